@@ -348,16 +348,14 @@ class Canvas:
         self.size = size
         self.geometry = geometry
         self.planes: Float32Array = np.empty((3, self.num, size, size), dtype=np.float32)
-        self.cos = np.cos(geometry.angle)
-        self.sin = np.sin(geometry.angle)
         # Pixels per unit of a face's own coordinates: masks ramp from 0 to 1 over one pixel.
         self.slope: Float32Array = geometry.scale * np.float32(size / 32)
         self.axis: Float32Array = (
             (np.arange(size, dtype=np.float32) + 0.5) * (32 / size) - 16
         ).astype(np.float32)
-        shift_x, shift_y, scale, cos, sin = np.array(
-            [geometry.shift_x, geometry.shift_y, geometry.scale, self.cos, self.sin]
-        )[:, :, None, None]
+        turned = np.cos(geometry.angle), np.sin(geometry.angle)
+        self._placement = np.array([geometry.shift_x, geometry.shift_y, geometry.scale, *turned])
+        shift_x, shift_y, scale, cos, sin = self._placement[:, :, None, None]
         x = (self.axis[None, None, :] - shift_x) / scale
         y = (self.axis[None, :, None] - shift_y) / scale
         self.u: Float32Array = x * cos + y * sin
@@ -377,15 +375,13 @@ class Canvas:
             chosen = np.flatnonzero(faces)
             if chosen.size == 0:
                 return Window(self, chosen, slice(0), slice(0))
-        geometry = self.geometry
-        u, v, wide, high = (
-            np.broadcast_to(np.asarray(b, dtype=np.float32), self.num)[chosen] for b in box
-        )
-        cos, sin, scale = self.cos[chosen], self.sin[chosen], geometry.scale[chosen]
-        x = geometry.shift_x[chosen] + scale * (u * cos - v * sin)
-        y = geometry.shift_y[chosen] + scale * (u * sin + v * cos)
-        reach_x = scale * (wide * np.abs(cos) + high * np.abs(sin)) + np.float32(1.0)
-        reach_y = scale * (wide * np.abs(sin) + high * np.abs(cos)) + np.float32(1.0)
+        u, v, wide, high = (side if isinstance(side, float) else side[chosen] for side in box)
+        shift_x, shift_y, scale, cos, sin = self._placement[:, chosen]
+        x = shift_x + scale * (u * cos - v * sin)
+        y = shift_y + scale * (u * sin + v * cos)
+        cos, sin = np.abs(cos), np.abs(sin)
+        reach_x = scale * (wide * cos + high * sin) + np.float32(1.0)
+        reach_y = scale * (wide * sin + high * cos) + np.float32(1.0)
         rows, cols = self._span(y - reach_y, y + reach_y), self._span(x - reach_x, x + reach_x)
         return Window(self, chosen, rows, cols)
 
@@ -402,8 +398,9 @@ class Window:
         self.canvas = canvas
         self.faces = faces
         self.where = (faces, rows, cols)
-        self.u: Float32Array = canvas.u[self.where]
-        self.v: Float32Array = canvas.v[self.where]
+        # without gaps: loops over rows of a few pixels are slow
+        self.u: Float32Array = np.ascontiguousarray(canvas.u[self.where])
+        self.v: Float32Array = np.ascontiguousarray(canvas.v[self.where])
         self.slope: Float32Array = self.of(canvas.slope)
 
     def of(self, values: PerFace) -> Float32Array:
@@ -413,7 +410,9 @@ class Window:
 
     def ramp(self, distance: Float32Array, soft: float = 1.0) -> Float32Array:
         """Turn a signed distance, positive inside, into a mask with a soft edge."""
-        return np.clip(distance * (self.slope / np.float32(soft)) + np.float32(0.5), 0.0, 1.0)
+        mask = distance * (self.slope / np.float32(soft))
+        mask += np.float32(0.5)
+        return mask.clip(0.0, 1.0, out=mask)
 
     def ellipse(
         self,
@@ -428,12 +427,15 @@ class Window:
     ) -> Float32Array:
         """Return the mask of an ellipse or rounded rectangle, or an outline ``2 * ring`` wide."""
         radius_u, radius_v = self.of(wide), self.of(high)
-        across = np.square((self.u - self.of(u)) * (1 / radius_u))
-        down = np.square((self.v - self.of(v)) * (1 / radius_v))
-        level = np.square(across) + np.square(down) if square else across + down
+        distance, down = self.u - self.of(u), self.v - self.of(v)
+        for along, radius in ((distance, radius_u), (down, radius_v)):
+            along *= 1 / radius
+            for _ in range(1 + square):
+                np.square(along, out=along)
+        distance += down
         # level - 1 over its slope at the outline is the distance to first order.
-        slope = np.minimum(radius_u, radius_v) * np.float32(-0.25 if square else -0.5)
-        distance = (level - np.float32(1.0)) * slope
+        distance -= np.float32(1.0)
+        distance *= np.minimum(radius_u, radius_v) * np.float32(-0.25 if square else -0.5)
         return self.ramp(distance if ring is None else np.float32(ring) - np.abs(distance), soft)
 
     def stroke(
@@ -474,6 +476,12 @@ class Window:
         """Blend a color, ``[num, 3]`` or one for all, into the window by the mask."""
         if not (isinstance(opacity, float) and opacity == 1.0):
             mask = mask * self.of(opacity)
-        tints = np.asarray(color, dtype=np.float32)
-        for channel, plane in enumerate(self.canvas.planes):
-            plane[self.where] += (self.of(tints[..., channel]) - plane[self.where]) * mask
+        tints = np.asarray(color, dtype=np.float32).reshape(-1, 3)
+        of_all = tints if len(tints) == 1 else tints[self.faces]
+        where = (slice(None), *self.where)
+        below = self.canvas.planes[where]
+        change = of_all.T[:, :, None, None] - below
+        change *= mask
+        below += change
+        if not isinstance(self.faces, slice):  # a copy
+            self.canvas.planes[where] = below

@@ -421,11 +421,16 @@ def _photographs(canvas: Canvas, rng: np.random.Generator) -> UInt8Array:
     share = geometry.blur[:, None, None] * np.float32(0.5)
     for axis in (2, 3):
         lines = np.moveaxis(planes, axis, -1)
-        mean = (lines[..., :-2] + lines[..., 2:]) * np.float32(0.5)
-        lines[..., 1:-1] += (mean - lines[..., 1:-1]) * share
+        mean = lines[..., :-2] + lines[..., 2:]
+        mean *= np.float32(0.5)
+        mean -= lines[..., 1:-1]
+        mean *= share
+        lines[..., 1:-1] += mean
     planes += rng.standard_normal(planes.shape, dtype=np.float32) * np.float32(0.022)
-    pixels = np.clip(planes * np.float32(255) + np.float32(0.5), 0.0, 255.0)
-    return np.ascontiguousarray(pixels.astype(np.uint8).transpose(1, 2, 3, 0))
+    planes *= np.float32(255)
+    planes += np.float32(0.5)
+    pixels = planes.clip(0.0, 255.0, out=planes).astype(np.uint8)
+    return np.ascontiguousarray(pixels.transpose(1, 2, 3, 0))
 
 
 # Bumped whenever the same (seed, i) would no longer give the same picture.
@@ -521,7 +526,8 @@ def _write_pictures(folder: Path, indices: range, *, seed: int, size: int) -> li
     """Write the pictures of some faces, and return their rows of the attribute table."""
     rows: list[str] = []
     for images, attributes in _iter_faces(len(indices), seed=seed, size=size, start=indices.start):
-        for image, signs in zip(images, attributes.astype(np.int64) * 2 - 1, strict=True):
+        signs_of_all = (attributes.astype(np.int64) * 2 - 1).tolist()
+        for image, signs in zip(images, signs_of_all, strict=True):
             name = _name(indices.start + len(rows))
             Image.fromarray(image).save(folder / name, quality=95, subsampling=0)
             rows.append(f"{name} {' '.join(map(str, signs))}")
