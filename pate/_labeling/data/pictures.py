@@ -15,6 +15,7 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from math import prod
+from os.path import abspath
 from pathlib import Path
 from posixpath import normpath
 from stat import S_ISREG
@@ -178,14 +179,14 @@ class ImageFiles(Pictures):
 
     def contents(self, other: Features) -> Sequence[Hashable]:
         """Return a digest of each file, or its path where no other one has as many bytes."""
-        sizes = [_size_of(path) for path in self.paths]
-        theirs = [_size_of(path) for path in other.paths] if isinstance(other, ImageFiles) else []
-        many = Counter([*sizes, *theirs])
+        files = [_regular(path) for path in self.paths]
+        theirs = map(_regular, other.paths if isinstance(other, ImageFiles) else ())
+        many = Counter(stat.st_size for stat in (*files, *theirs) if stat is not None)
         return [
             path
-            if size is None or many[size] == 1
-            else _digest_of(path.absolute(), path.stat().st_mtime_ns)
-            for path, size in zip(self.paths, sizes, strict=True)
+            if stat is None or many[stat.st_size] == 1
+            else _digest_of(abspath(path), stat.st_mtime_ns)
+            for path, stat in zip(self.paths, files, strict=True)
         ]
 
     def identity(self) -> str:
@@ -204,9 +205,9 @@ class ImageFiles(Pictures):
 
 
 @lru_cache(maxsize=1 << 20)
-def _digest_of(path: Path, changed: int) -> str:
+def _digest_of(path: str, changed: int) -> str:
     """Return a digest of a file that was ``changed`` last at a time, read once by a process."""
-    return digest(path)
+    return digest(Path(path))
 
 
 def _stat_of(path: Path) -> os.stat_result | None:
@@ -216,13 +217,13 @@ def _stat_of(path: Path) -> os.stat_result | None:
         return None
 
 
-def _size_of(path: Path) -> int | None:
+def _regular(path: Path) -> os.stat_result | None:
     stat = _stat_of(path)
-    return stat.st_size if stat is not None and S_ISREG(stat.st_mode) else None
+    return stat if stat is not None and S_ISREG(stat.st_mode) else None
 
 
 def _opens(path: Path) -> bool:
-    if _size_of(path) is None:
+    if _regular(path) is None:
         return False
     try:
         with warnings.catch_warnings(), opened_picture(path, FORMATS):
@@ -647,19 +648,19 @@ class PatchFeatures(FeatureMap):
     def transform(self, features: Features) -> Float32Array:
         """Map pictures ``[N, ...]`` to ``[N, num_centers pool^2]``, each by itself."""
         index, regions, floor, filters, offsets = self._fitted.values()
-        thresholds = offsets[:, None]
-        patches = np.empty(index.shape, dtype=np.float32)
+        patches, squares = np.empty((2, *index.shape), dtype=np.float32)
+        # a product is faster than a mean, and as exact
+        shares = np.full(len(index), 1 / len(index), dtype=np.float32)
 
         def pooled(row: Float32Array) -> Float32Array:
             # a mode that checks the range would copy
             np.take(row, index, out=patches, mode="clip")
-            np.subtract(patches, patches.mean(axis=0), out=patches)
+            np.subtract(patches, shares @ patches, out=patches)
             likeness = filters @ patches
-            likeness /= np.sqrt(np.square(patches).mean(axis=0) + floor)
-            likeness -= thresholds
+            likeness /= np.sqrt(shares @ np.square(patches, out=squares) + floor)
+            likeness -= offsets[:, None]
             np.maximum(likeness, 0, out=likeness)
-            found: Float32Array = (likeness @ regions).ravel()
-            return found
+            return np.asarray((likeness @ regions).ravel())
 
         return map_by_rows(features, len(filters) * regions.shape[1], pooled)
 

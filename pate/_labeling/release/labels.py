@@ -11,7 +11,7 @@ import os
 import secrets
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import IO, Any
@@ -267,6 +267,9 @@ def rehearse(
         aggregator.charges(release, shape)
 
 
+_REHEARSED = 256  # public samples, at most
+
+
 def _synthetic_votes(aggregator: Aggregator, shape: VoteShape, like: Votes | None) -> Votes:
     """Return synthetic votes that an aggregator takes, with the public side of ``like``."""
     counts, needs, moments = _synthetic_counts(shape), aggregator.needs, None
@@ -278,12 +281,13 @@ def _synthetic_votes(aggregator: Aggregator, shape: VoteShape, like: Votes | Non
     # voters of ballots have a geometry if the aggregator asks for moments
     asks = any(serves(Scores, {need}) for need in needs if not isinstance(need, str))
     if isinstance(like, Scores | Moments) or (isinstance(like, Ballots) and asks):
-        samples = like.voters.geometry.samples
+        geometry = like.voters.geometry
         voters = RecordVoters(
-            geometry=like.voters.geometry,
+            # a student of some samples fails as one of all does
+            geometry=replace(geometry, samples=geometry.samples[:_REHEARSED]),
             num_voters=shape.num_teachers,
             num_labels=shape.num_labels,
-            coordinates=np.resize(samples, (len(counts), samples.shape[1])),
+            coordinates=np.resize(geometry.samples, (len(counts), geometry.num_directions)),
             labels=(2 * counts > shape.num_teachers).astype(np.uint8),
             unknown_labels=like.voters.unknown_labels,
         )
