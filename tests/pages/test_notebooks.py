@@ -48,6 +48,9 @@ def run_in_kernel(name: str, folder: Path) -> Any:
         notebook, timeout=600, record_timing=False, coalesce_streams=True, resources=resources
     ).execute()
     notebook.metadata.language_info = {"name": "python"}  # without the version
+    for cell in notebook.cells:
+        if cell.cell_type == "code":  # without warnings of packages, which name places
+            cell.outputs = [each for each in cell.outputs if each.get("name") != "stderr"]
     return notebook
 
 
