@@ -5,7 +5,7 @@ import yaml
 
 from pate import VoteShape, cli
 from pate._core.settings import decode
-from pate.accounting import epsilon_of
+from pate.accounting import RDPAccountant
 from pate.aggregators import Aggregator
 
 SHAPE = VoteShape(200, 4)
@@ -34,7 +34,9 @@ def test_what_is_printed_for_a_target_meets_it(words: str, relation: str, capsys
     aggregator = decode(Aggregator, content["aggregator"])
     assert type(aggregator).__name__ == words.split()[0]
     assert aggregator.neighboring_relation.name == relation
-    assert 1.9999 < epsilon_of(aggregator.event(SHAPE), count=20, delta=1e-6) <= 2.0
+    account = RDPAccountant(relation=aggregator.neighboring_relation, in_order=True)  # as is stated
+    account.compose(aggregator.event(SHAPE), 20)
+    assert 1.9999 < account.get_epsilon(delta=1e-6) <= 2.0
 
 
 @pytest.mark.parametrize(
