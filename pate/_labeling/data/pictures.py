@@ -218,8 +218,7 @@ def _stat_of(path: Path) -> os.stat_result | None:
 
 
 def _regular(path: Path) -> os.stat_result | None:
-    stat = _stat_of(path)
-    return stat if stat is not None and S_ISREG(stat.st_mode) else None
+    return stat if (stat := _stat_of(path)) is not None and S_ISREG(stat.st_mode) else None
 
 
 def _opens(path: Path) -> bool:
