@@ -319,7 +319,11 @@ class RunPlan:
             raw, student = data.load(Role.PUBLIC).features, encode_fields(self._plan)
             answers = Start.of(self.run, student, data).answers(raw[some_rows(raw)])
         return Forecast(
-            features=some, num_labels=data.num_labels, starts=start is not None, answers=answers
+            features=some,
+            num_labels=data.num_labels,
+            starts=start is not None,
+            networks=start is not None and not isinstance(self._plan, ClosedFormPlan),
+            answers=answers,
         )
 
     def check(self) -> None:
@@ -362,7 +366,7 @@ class RunPlan:
         public facts know fails here, before teachers are trained and labels are paid for.
 
         Raises:
-            ValueError: in one line, if a stage fails, or not one answer is forecast.
+            ValueError: in one line, if a stage fails.
         """
         run, votes, plan = self.run, self.facts, self.sized_teachers
         if is_paid(run, self.complete_labels):
@@ -378,13 +382,11 @@ class RunPlan:
             voting=self.voting,
             student=self._student,
         )
-        if self.forecast is not None:
-            self.forecast.refuse_few(self.complete_labels, self.facts.num_teachers)
 
     def describe(self) -> None:
         """Print the resources of teachers, which are PRIVATE, and all releases with their prices.
 
-        Writes nothing.
+        Writes nothing. Raises ``ValueError`` at the end if not one answer is forecast.
         """
         self._tell_hopeless(keep=False)
         self._say_untested(print)
@@ -411,9 +413,9 @@ class RunPlan:
         """
         self.check()
         self.rehearse()
+        self._say_forecast(say)
         self._tell_hopeless()
         self._say_untested(say)
-        self._say_forecast(say)
         stages = self._stages()
         with locked(self.root):
             for each in self._earlier:
@@ -530,10 +532,14 @@ class RunPlan:
 
     def _say_forecast(self, say: Callable[[str], object], *, around: bool = False) -> None:
         settings, number = self.complete_labels, self.facts.num_teachers
-        forecast = None if is_paid(self.run, settings) else self.forecast
-        if forecast is not None and (line := forecast.describe(settings, number)):
-            table = forecast.table([*self._around(settings)], number) if around else ()
-            say("\n".join((line, *table)))
+        if is_paid(self.run, settings) or self.forecast is None:
+            return
+        line = self.forecast.describe(settings, number)
+        if around and line:
+            say("\n".join(self.forecast.table([*self._around(settings)], number)))
+        self.forecast.refuse_few(settings, number)
+        if line:
+            say(line)
 
     def _around(self, settings: LabelSettings) -> Iterator[LabelSettings]:
         """Yield complete settings of labels, with fewer queries, and with more epsilon."""
@@ -550,7 +556,7 @@ class RunPlan:
         settings = self.complete_labels
         if is_paid(self.run, settings) or self.imported or first_stage(self.run) is VOTES_IMPORT:
             return
-        with suppress(ValueError):  # private records may be gone by now
+        try:
             data, plan = require_given(self._records, "records"), self._plan
             lines = [
                 *describe_hopeless(
@@ -565,12 +571,13 @@ class RunPlan:
             if all(isinstance(each, ArrayFeatures) for each in features):
                 lines += describe_unlike(*map(some_of, features))
             lines += describe_absent(data.load(Role.PRIVATE).labels, data.label_names)
-            number = self.facts.num_teachers
-            size = self._num_units / number
-            if self.forecast is not None and self.forecast.expect(settings, number, size).least < 1:
-                lines += [self.forecast.describe(settings, number, [size])]
-            for line in lines:
-                self.run.tell_owner(line, keep=keep)
+            if (forecast := self.forecast) is not None:
+                size = self._num_units / self.facts.num_teachers
+                lines += [forecast.describe(settings, self.facts.num_teachers, [size])]
+        except ValueError as error:  # private records may be gone by now
+            lines = [f"nothing is told of the private records: {error}"]
+        for line in filter(None, lines):
+            self.run.tell_owner(line, keep=keep)
 
     @property
     def _plan(self) -> Plan:

@@ -14,7 +14,9 @@ drawn by their shares, and answered by the mechanism itself.
 Teachers that start from a released student correct its answers, so that they agree by far more. A
 student that is there answers the public samples: its labels are the true ones of the easy
 simulation, and drawn by its probabilities in the hard one. A student that is yet to be released
-has learned the made-up labels. In the hard simulation it knows little of most.
+has learned the made-up labels. In the hard simulation a student is wrong more often than it says,
+and one that is yet to be released knows little of most labels. Networks that start from a student
+change more freely than such corrections, and agree less: only the upper end is theirs.
 """
 
 from __future__ import annotations
@@ -41,8 +43,8 @@ STARTED = (1, 2, 4, 16)
 """The same of teachers that start from a release, of which there are many."""
 _TEACHERS = (40, 400)  # that learn alone, and that start, of which there are many
 _DIRECTIONS, _GROUPS = 32, 4
-_WRONG, _SHARE, _PENALTY = 0.1, 0.25, 0.1  # of labels that are wrong, of labels that a sample has
-_NEARLY_ALL = 0.9
+_WRONG = (0.1, 0.25)  # of labels that are made up, and of a released student's
+_SHARE, _PENALTY = 0.25, 0.1  # of labels that a sample has
 _MANY = 10_000  # teachers that noise is tried with before their number is known
 LEAST = 16
 """The least number of public samples that a forecast is made from."""
@@ -67,12 +69,14 @@ class Forecast:
         features: ``[P, F]``, some public samples, as teachers see them.
         num_labels: the number of labels.
         starts: whether teachers start from a released student, or learn alone.
+        networks: whether they are networks that start, of which only the upper end is forecast.
         answers: the probabilities ``[P, C]`` of that student, once it is released.
     """
 
     features: FloatArray
     num_labels: int
     starts: bool = False
+    networks: bool = False
     answers: FloatArray | None = None
     _drawn: dict[tuple[float, bool], tuple[BoolArray, FloatArray]] = field(default_factory=dict)
 
@@ -101,16 +105,16 @@ class Forecast:
         else:
             truth = self._made_up(x, random, easy)
         half, ones = len(x) - len(x) // 2, np.column_stack((x, np.ones(len(x))))
-        share = 0 if easy else _WRONG
 
         def labels_of(rows: IntArray) -> FloatArray:
+            share = 0 if easy else _WRONG[self.answers is not None]
             wrong = random.random((len(rows), self.num_labels)) < share
             return np.asarray(truth[rows] ^ wrong, dtype=np.float64)
 
         if self.starts and self.answers is None:
             start = (1 + ones @ _ridge(ones[:half], 2 * labels_of(np.arange(half)) - 1)) / 2
             if not easy:
-                start = _SHARE + np.linspace(0, 1, self.num_labels) * (start - _SHARE)
+                start = _SHARE + np.linspace(0, 0.5, self.num_labels) * (start - _SHARE)
         votes, number = np.zeros((len(x) - half, self.num_labels)), _TEACHERS[self.starts]
         for _ in range(number):
             rows = random.integers(half, size=random.poisson(size) if self.starts else round(size))
@@ -138,7 +142,7 @@ class Forecast:
         """Return how many queries of complete settings are answered to teachers of ``size``."""
         shape, number = VoteShape(num_teachers, self.num_labels), settings.num_queries or 0
         shares = [self._answered(settings.mechanism, shape, size, easy) for easy in (False, True)]
-        return Expected(number * min(shares), number * max(shares))
+        return Expected(0 if self.networks else number * min(shares), number * max(shares))
 
     def _answered(self, aggregator: Aggregator, shape: VoteShape, size: float, easy: bool) -> float:
         """Return the share of answers. No label is one where all are answered, or it is true."""
@@ -159,15 +163,20 @@ class Forecast:
         self, settings: LabelSettings, num_teachers: int, size: float, *, share: float, easy: bool
     ) -> int | None:
         """Return how many teachers of ``size`` answer a share of queries. None beyond 90,000."""
-        for number in (
-            int(digit * 10**power) for power in range(5) for digit in (1, 1.5, *range(2, 10))
-        ):
-            shape = VoteShape(max(2, number), self.num_labels)
-            if number < num_teachers:
-                continue
-            if self._answered(settings.mechanism, shape, size, easy) >= share:
-                return number
-        return None
+        shapes = (
+            VoteShape(max(2, int(digit * 10**power)), self.num_labels)
+            for power in range(5)
+            for digit in (1, 1.5, *range(2, 10))
+        )
+        return next(
+            (
+                shape.num_teachers
+                for shape in shapes
+                if shape.num_teachers >= num_teachers
+                and self._answered(settings.mechanism, shape, size, easy) >= share
+            ),
+            None,
+        )
 
     def describe(
         self, settings: LabelSettings, num_teachers: int, sizes: Sequence[float] = ()
@@ -188,16 +197,18 @@ class Forecast:
         asked = settings.target_epsilon
         line = (
             f"Forecast{f' at epsilon {asked:g}' if asked else ''}: {num_teachers} teachers answer"
-            f" {', '.join(words)} records, of {number} queries (linear teachers of public samples"
-            " with labels that are made up or released, hard and easy ones)."
+            f" {', '.join(words)} records, of {number} queries (by linear teachers of public"
+            " samples, with labels that are made up or released, hard and easy ones"
+            f"{'; an upper end for networks' if self.networks else ''})."
         )
-        size, poor = sizes[0], ranges[sizes[0]].least < 1
-        if not poor:
+        if min(each[self.networks] for each in ranges.values()) >= 1:
             return line
-        more = self.teachers_needed(settings, num_teachers, size, share=_NEARLY_ALL, easy=True)
-        need = "more than 90,000" if more is None else f"at least {more:,}"
+        more = self.teachers_needed(
+            settings, num_teachers, sizes[0], share=1 / 2, easy=self.networks
+        )
+        need = "more than 90,000" if more is None else f"{'at least ' * self.networks}{more:,}"
         remedy = "" if self.starts else ", or a first release (start_from: first)"
-        return f"{line} All need {need} teachers of {size:.3g}{remedy}."
+        return f"{line} Half need {need} teachers of {sizes[0]:.3g}{remedy}."
 
     def table(self, around: Sequence[LabelSettings], num_teachers: int) -> list[str]:
         """Return a table of (teachers, queries, epsilon) for complete settings around a plan's."""
@@ -213,15 +224,21 @@ class Forecast:
         return text_table(rows)
 
     def refuse_few(self, settings: LabelSettings, num_teachers: int) -> None:
-        """Raise ``ValueError`` if not one query will be answered, as far as public facts tell."""
-        sizes = self._sizes(settings, num_teachers)
-        most, size = max((self.expect(settings, num_teachers, each).most, each) for each in sizes)
+        """Raise ``ValueError`` if not one query may be answered, as far as public facts tell.
+
+        Where no public number of records is stated, each that is tried must have an answer: if the
+        true number decided, each release would tell of it.
+        """
+        ends = [
+            self.expect(settings, num_teachers, size)[self.networks]
+            for size in self._sizes(settings, num_teachers)
+        ]
+        stated = "a public nominal_records that promises" if max(ends) >= 1 else "a forecast of"
         require(
-            settings.allow_few or most >= 1,
-            f"one of {settings.num_queries} queries answered by {num_teachers} teachers of about"
-            f" {size:.3g} records (fewer queries, a larger target_epsilon, more teachers,"
-            f"{'' if self.starts else ' start_from: first'} or another aggregator; or allow_few)",
-            answered=float(f"{most:.2g}"),
+            settings.allow_few or min(ends) >= 1,
+            f"{stated} one answer, or allow_few. {self.describe(settings, num_teachers)[:-1]}",
+            nominal_records=settings.nominal_records,
+            answered=float(f"{min(ends):.2g}"),
         )
 
     def _sizes(self, settings: LabelSettings, num_teachers: int) -> Sequence[float]:

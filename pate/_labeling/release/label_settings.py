@@ -100,7 +100,7 @@ class LabelSettings:
         predictions: an ``.npz`` with ``ids`` and ``probabilities``: predictions for public samples
             by a student of an earlier release, for an aggregator that needs them.
         nominal_records: a public number of private records, such as on a data card, for the
-            forecast of answers. The true number is private, and never read for it. None for none.
+            forecast of answers. The true number is private, and refuses nothing. None for none.
         allow_few: whether to pay where less than one answer is forecast, or noise hides all.
 
     Raises:
