@@ -26,7 +26,7 @@ from tests.networks.conftest import finished as finished
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
-PAGES = ["index.md", "installation.md", "ten-minutes.md"] + [
+PAGES = ["installation.md", "ten-minutes.md"] + [
     path.relative_to(DOCS).as_posix()
     for path in sorted([*DOCS.glob("tutorials/*"), *DOCS.glob("how-to/*")])
     if "```" in path.read_text()

@@ -248,7 +248,7 @@ def interval(share: float, number: float) -> tuple[float, float]:
     more than records that count as 0 or 1 (Boyd, Eng & Page (2013)).
 
     >>> interval(0.5, 100)
-    (0.40383..., 0.59616...)
+    (0.40382..., 0.59617...)
     """
     if not number:
         return 0.0, 1.0
