@@ -648,15 +648,13 @@ class PatchFeatures(FeatureMap):
         """Map pictures ``[N, ...]`` to ``[N, num_centers pool^2]``, each by itself."""
         index, regions, floor, filters, offsets = self._fitted.values()
         patches, squares = np.empty((2, *index.shape), dtype=np.float32)
-        # a product is faster than a mean, and as exact
-        shares = np.full(len(index), 1 / len(index), dtype=np.float32)
 
         def pooled(row: Float32Array) -> Float32Array:
             # a mode that checks the range would copy
             np.take(row, index, out=patches, mode="clip")
-            np.subtract(patches, shares @ patches, out=patches)
+            np.subtract(patches, patches.mean(axis=0), out=patches)
             likeness = filters @ patches
-            likeness /= np.sqrt(shares @ np.square(patches, out=squares) + floor)
+            likeness /= np.sqrt(np.square(patches, out=squares).mean(axis=0) + floor)
             likeness -= offsets[:, None]
             np.maximum(likeness, 0, out=likeness)
             return np.asarray((likeness @ regions).ravel())
