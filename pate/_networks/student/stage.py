@@ -18,9 +18,15 @@ from jsonargparse import ArgumentError
 from lightning_fabric.plugins.io.checkpoint_io import CheckpointIO
 from lightning_fabric.utilities.exceptions import MisconfigurationException
 from pytorch_lightning import Trainer
-from pytorch_lightning.callbacks import Callback, EarlyStopping, ModelCheckpoint, ProgressBar
+from pytorch_lightning.callbacks import (
+    Callback,
+    EarlyStopping,
+    LambdaCallback,
+    ModelCheckpoint,
+    ProgressBar,
+)
 from pytorch_lightning.cli import LightningArgumentParser, LightningCLI
-from pytorch_lightning.loggers import Logger
+from pytorch_lightning.loggers.logger import DummyLogger, Logger
 from pytorch_lightning.strategies.launchers.subprocess_script import _SubprocessScriptLauncher
 from pytorch_lightning.utilities.seed import isolate_rng
 from torch import nn
@@ -514,10 +520,7 @@ def rehearse_student(run: Run, content: Json) -> None:
     )
     # a step may leave weights that are finite, and large enough for the next one to overflow
     limits = {"limit_train_batches": _STEPS, "limit_val_batches": 1, "limit_test_batches": 1}
-    brief: Json = {
-        name: 0 if trainer.get(name) == 0 else value
-        for name, value in (limits | {"max_epochs": 1}).items()
-    }
+    brief: Json = {name: 0 if trainer.get(name) == 0 else value for name, value in limits.items()}
     quiet = {"enable_progress_bar": False, "enable_model_summary": False}
     brief |= quiet | {
         "min_epochs": None,
@@ -538,11 +541,18 @@ def rehearse_student(run: Run, content: Json) -> None:
             own = [each for each in callbacks if each in self.trainer_defaults["callbacks"]]
             # settings of several processes are checked; one process suffices for the rest
             if made.world_size > 1:
-                made = Trainer(accelerator="cpu", devices=1, plugins=[LocalCheckpoints()], **brief)
+                one: Json = {"accelerator": "cpu", "devices": 1, "max_epochs": made.max_epochs}
+                made = Trainer(plugins=[LocalCheckpoints()], **one, **brief)
+            # a network may read the number of epochs, of which the first is enough
+            stop = LambdaCallback(on_train_epoch_end=lambda t, _: setattr(t, "should_stop", True))
             made.callbacks = [  # type: ignore[attr-defined]
-                each for each in own if isinstance(each, ModelCheckpoint)
+                *(each for each in own if isinstance(each, ModelCheckpoint)),
+                stop,
             ]
-            made.loggers = []
+            # a network may log by the experiment of a logger
+            made.loggers = [
+                each if isinstance(each, Curves) else DummyLogger() for each in made.loggers
+            ]
             return made
 
         def fit(self, model: Student, ckpt_path: str | None = None, **kwargs: Any) -> None:

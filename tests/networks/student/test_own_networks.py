@@ -1,5 +1,6 @@
 """Networks of one's own, of Lightning and torchvision: from files to ONNX, by command and in Python."""
 
+import json
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,12 @@ from tests.conftest import make_arrays, recipe
 
 HERE = "tests.networks.student.test_own_networks"
 SHAPE = (3, 32, 32)
-TRAINER: dict[str, Any] = {"max_epochs": 1, "accelerator": "cpu", "enable_progress_bar": False}
+EPOCHS = 3
+TRAINER: dict[str, Any] = {
+    "max_epochs": EPOCHS,
+    "accelerator": "cpu",
+    "enable_progress_bar": False,
+}
 
 
 class Cnn(nn.Sequential):
@@ -58,9 +64,27 @@ class Own(pl.LightningModule):
         return [optimizer], [torch.optim.lr_scheduler.StepLR(optimizer, 1)]
 
 
-class Fails(Own):
+class Reads(Own):
+    """A student that reads its trainer, and logs by the experiment of its logger."""
+
     def training_step(self, batch: tuple[Tensor, Tensor, Tensor]) -> Tensor:
-        raise KeyError("a batch of another form")
+        self.logger.experiment.log_metrics({"seen": 1.0})  # type: ignore[union-attr]
+        return super().training_step(batch)
+
+    def configure_optimizers(self) -> Any:
+        optimizer = torch.optim.SGD(self.parameters(), lr=0.1)
+        epochs = self.trainer.max_epochs
+        if epochs != EPOCHS:
+            raise ValueError(f"{epochs} epochs")
+        return [optimizer], [torch.optim.lr_scheduler.OneCycleLR(optimizer, 1.0, epochs + 1)]
+
+
+class Draws(Own):
+    """A student that logs what the logger of a run has no place for."""
+
+    def training_step(self, batch: tuple[Tensor, Tensor, Tensor]) -> Tensor:
+        self.logger.experiment.add_image("seen", batch[0][0])  # type: ignore[union-attr]
+        return super().training_step(batch)
 
 
 def write(folder: Path) -> Path:
@@ -73,10 +97,10 @@ def write(folder: Path) -> Path:
     return made
 
 
-def by_command(folder: Path, network: Any) -> int:
+def by_command(folder: Path, network: Any, *words: str) -> int:
     content = {"model": {"network": network}, "data": {"batch_size": 8}, "trainer": TRAINER}
     (write(folder) / "student.yaml").write_text(yaml.safe_dump(content))
-    return cli.main(["run", str(folder / "recipe"), f"--run={folder / 'run'}"])
+    return cli.main(["run", str(folder / "recipe"), f"--run={folder / 'run'}", *words])
 
 
 def require_program(folder: Path, *more: str) -> None:
@@ -168,9 +192,18 @@ def test_a_maker_that_a_module_would_not_read_is_refused() -> None:
             student(**{maker: torch.optim.Adam})
 
 
-def test_a_module_that_fails_is_found_before_labels_are_paid_for(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("name", "logger", "refusal"),
+    [
+        ("Reads", True, ""),
+        pytest.param("Draws", {"class_path": "TensorBoardLogger"}, "", marks=pytest.mark.slow),
+        ("Draws", True, "`pate student fit` to finish on made-up records, got AttributeError"),
+    ],
+)
+def test_a_module_is_rehearsed_with_its_trainer_and_logger(
+    name: str, logger: Any, refusal: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert by_command(tmp_path, f"{HERE}.Fails") == 2
-    assert "got KeyError: 'a batch of another form'" in capsys.readouterr().err
+    settings = f"--student.trainer.logger={json.dumps(logger)}"
+    assert by_command(tmp_path, f"{HERE}.{name}", "--dry_run", settings) == (2 if refusal else 0)
+    assert refusal in capsys.readouterr().err
     assert not any(read_ledger(path).entries for path in tmp_path.rglob("*.sqlite"))
