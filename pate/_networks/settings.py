@@ -284,8 +284,10 @@ def make_network(
     facts: dict[str, Any] = {"shape": input_shape, "input_shape": input_shape}
     facts |= {"num_labels": num_labels, "num_classes": num_labels}
     names = ["num_classes"] if _takes_classes(made) else names_of_facts(made)
+    given = {name: facts[name] for name in names}
+    others = {name: value for name, value in getattr(make, "keywords", {}).items() if name in given}
+    require(not others, f"a network without what the data give it, {given}", **others)
     try:
-        given = {name: facts[name] for name in names}
         network = make(**given) if given else make(input_shape, num_labels)
     except (TypeError, RuntimeError) as error:
         # one that takes other arguments fails in whatever it does with these

@@ -109,6 +109,14 @@ def test_a_refusal_names_the_signature() -> None:
         )
 
 
+@pytest.mark.parametrize("path", ["torchvision.models.resnet18", "timm.models.resnet.resnet18"])
+def test_a_number_of_labels_of_a_recipe_is_refused(path: str) -> None:
+    pytest.importorskip(path.partition(".")[0])
+    make = of_recipe({"class_path": path, "init_args": {"num_classes": 7}})
+    with pytest.raises(ValueError, match=r"\{'num_classes': 5\}, got num_classes=7"):
+        make_network(make, SHAPE, 5)
+
+
 MAKERS = {
     "class": pate.models.Linear,
     "partial": partial(pate.models.MLP, hidden=(4,)),
