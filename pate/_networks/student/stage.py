@@ -564,7 +564,16 @@ def rehearse_student(run: Run, content: Json) -> None:
 
         def _train(self, model: Student, *args: Any, **kwargs: Any) -> None:
             before = _largest_output(model, self.datamodule.source)
+            weights = [each.clone() for each in model.network.parameters()]
             super()._train(model, *args, **kwargs)
+            same = all(map(torch.equal, weights, model.network.parameters()))
+            scheduled = bool(self.trainer.lr_scheduler_configs)  # may begin with a rate of 0
+            require(
+                scheduled or not same,
+                f"a student whose weights change in {_STEPS} steps (its learning rate, and the loss"
+                " that training_step returns)",
+                network=type(model.network).__name__,
+            )
             after = _largest_output(model, self.datamodule.source)
             require(
                 after <= _GROWTH * (1 + before),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from contextvars import Context
 from functools import partial
 from inspect import signature
 from pathlib import Path
@@ -255,7 +256,10 @@ class Student(pl.LightningModule):
         self.label_names = tuple(label_names)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            self.network = make_network(network, tuple(input_shape), len(self.label_names))
+            # save_hyperparameters of a network would save those of the student that Lightning makes
+            self.network = Context().run(
+                make_network, network, tuple(input_shape), len(self.label_names)
+            )
         require_pictures(augment, input_shape)
         self._augment = augment
         self._compares = constants is not None

@@ -65,18 +65,25 @@ class Own(pl.LightningModule):
 
 
 class Reads(Own):
-    """A student that reads its trainer, and logs by the experiment of its logger."""
+    """A student that reads its trainer and settings, and logs by the experiment of its logger."""
 
     def training_step(self, batch: tuple[Tensor, Tensor, Tensor]) -> Tensor:
         self.logger.experiment.log_metrics({"seen": 1.0})  # type: ignore[union-attr]
         return super().training_step(batch)
 
     def configure_optimizers(self) -> Any:
-        optimizer = torch.optim.SGD(self.parameters(), lr=0.1)
+        optimizer = torch.optim.SGD(self.parameters(), lr=0.1 / self.hparams["width"])
         epochs = self.trainer.max_epochs
         if epochs != EPOCHS:
             raise ValueError(f"{epochs} epochs")
         return [optimizer], [torch.optim.lr_scheduler.OneCycleLR(optimizer, 1.0, epochs + 1)]
+
+
+class Still(Own):
+    """A student that learns nothing."""
+
+    def configure_optimizers(self) -> Any:
+        return torch.optim.AdamW(self.parameters(), lr=0.0)
 
 
 class Draws(Own):
@@ -197,6 +204,7 @@ def test_a_maker_that_a_module_would_not_read_is_refused() -> None:
     [
         ("Reads", True, ""),
         pytest.param("Draws", {"class_path": "TensorBoardLogger"}, "", marks=pytest.mark.slow),
+        ("Still", True, "a student whose weights change in 3 steps (its learning rate"),
         ("Draws", True, "`pate student fit` to finish on made-up records, got AttributeError"),
     ],
 )
