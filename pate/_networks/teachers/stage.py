@@ -379,7 +379,8 @@ def chunk_bytes(plan: TeacherPlan, shape: tuple[int, ...], num_labels: int, size
         chunk.teacher_losses(features, labels).sum().backward()  # type: ignore[no-untyped-call]
     # gradients are among the results
     step = max(_GAPS * (held.peak - sum(state)), _SCRATCH * max(state))
-    return int((_COPIES * sum(state) + step + features.nbytes) * size / stacked)
+    fresh = sum(state) if stacked > 1 else 0  # networks before they are stacked
+    return int((_COPIES * sum(state) + fresh + step + features.nbytes) * size / stacked)
 
 
 class _Allocated(TorchDispatchMode):
