@@ -521,8 +521,9 @@ def rehearse_student(run: Run, content: Json) -> None:
     # a step may leave weights that are finite, and large enough for the next one to overflow
     limits = {"limit_train_batches": _STEPS, "limit_val_batches": 1, "limit_test_batches": 1}
     brief: Json = {name: 0 if trainer.get(name) == 0 else value for name, value in limits.items()}
-    quiet = {"enable_progress_bar": False, "enable_model_summary": False}
-    brief |= quiet | {
+    brief |= {
+        "enable_progress_bar": False,
+        "enable_model_summary": False,
         "min_epochs": None,
         "min_steps": None,
         "num_sanity_val_steps": 0,
@@ -557,8 +558,7 @@ def rehearse_student(run: Run, content: Json) -> None:
 
         def fit(self, model: Student, ckpt_path: str | None = None, **kwargs: Any) -> None:
             super().fit(model, ckpt_path, **kwargs)
-            known = self.trainer.callback_metrics
-            require_known("metrics to monitor", sorted(self.watched), known)
+            require_known("metrics to monitor", sorted(self.watched), self.trainer.callback_metrics)
             self.test(model, datamodule=self.datamodule, verbose=False)
             self._require_left(bool(model.test_report))
 

@@ -386,7 +386,7 @@ class TrainJob(ChunkJob):
             label_shares=module.label_shares.cpu(),
             losses=module.losses.cpu(),
         ).write(target)
-        # the trainer is part of cycles, and would keep all this beside the next chunk
+        # the trainer is part of cycles, and would keep all this with the next chunk
         module.to("meta")
         trainer.optimizers[0].state.clear()
         trainer.optimizers[0].param_groups.clear()
