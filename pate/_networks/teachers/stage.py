@@ -76,7 +76,7 @@ CHUNK_SIZES = (1, 5, 20, 50, 100)
 
 _COPIES = 4  # weights, gradients and the two moments of Adam
 _SCRATCH = 2  # temporary copies of one weight while the optimizer works on it
-_GAPS = 1.4  # what results of operations take with the gaps between them, as measured
+_GAPS = 1.8  # what results of operations take with the gaps between them, as measured
 # the time that Lightning takes per step, for chunks of any size
 _LIGHTNING_SECONDS = 1.5e-3
 # a size with a longer trial is not tried: its steps are heavy enough to be taken one by one

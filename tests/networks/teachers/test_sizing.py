@@ -48,6 +48,8 @@ SIZES: dict[str, tuple[Any, tuple[int, ...], int, int, int]] = {
     "pictures": (partial(SmallCNN, widths=(16, 32, 64)), (3, 32, 32), 4, 40, 24),
     "residual": (partial(ResNet8, width=16), (3, 32, 32), 5, 10, 32),
     "one": (partial(ConvNet, widths=(32, 64)), (3, 64, 64), 5, 1, 96),
+    "wide": (partial(MLP, hidden=(1200,)), (700,), 30, 24, 200),
+    "tall": (partial(ConvNet, widths=(12, 20)), (1, 56, 24), 7, 15, 40),
 }
 
 
