@@ -72,6 +72,7 @@ def test_it_learns_what_the_statement_pays_for(
     arrays: tuple[FloatArray, UInt8Array], settings: dict[str, Any]
 ) -> None:
     X, Y = arrays
+    _FITS.clear()
     public = {"X_public": X[1800:]}
     before = str(np.random.get_state())
     classifier = PateClassifier(epsilon=4.0, random_state=0, noise_seed=1, **settings).fit(

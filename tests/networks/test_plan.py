@@ -60,7 +60,7 @@ def test_labels_that_were_interrupted_are_paid_for_once(
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
-    settings = pate.LabelSettings(ANSWERS, delta=0.001, num_queries=10)
+    settings = pate.LabelSettings(ANSWERS, delta=0.001, num_queries=10, allow_few=True)
     plan = pate.RunPlan(copied, labels=settings, overwrite=True)
     with monkeypatch.context() as patch:
         patch.setattr("pate._labeling.plan.rehearse", lambda *_, **__: None)
@@ -71,12 +71,7 @@ def test_labels_that_were_interrupted_are_paid_for_once(
     assert len(read_ledger(copied / "ledger.sqlite").entries) == 2
     first = plan.label()
     assert len(read_ledger(copied / "ledger.sqlite").entries) == 2
-    assert (
-        first.labels
-        == pate.RunPlan(copied, labels=pate.LabelSettings(ANSWERS, delta=0.001, num_queries=10))
-        .label()
-        .labels
-    ).all()
+    assert (first.labels == pate.RunPlan(copied, labels=settings).label().labels).all()
 
 
 def test_absent_teachers_are_kept_from_the_first_call(copied: Path) -> None:
