@@ -12,9 +12,9 @@ Recipes are as `pate init` writes them; only the epsilon is chosen, for the face
 - `mnist` has the protocol of PATE (Papernot et al. (2017)): 60,000 private digits of 28 x 28
   pixels, the first 9,000 of the test set public, the other 1,000 tested by their largest answer,
   delta 1e-5.
-- `rendered` are 8,000 private faces of `python -m scripts.faces` in 32 x 32 pixels with 1,000 public
+- `rendered` are 8,000 private faces of `python -m scripts.faces` in 32 x 32 pixels with 500 public
   ones.
-- `posters_32` are 4,393 private posters of movies in 32 x 32 pixels, with 25 genres.
+- `posters_32` are 4,393 private posters of movies in 32 x 32 pixels with 25 genres, 500 public.
 - `small_digits` are scikit-learn's of 8 x 8 pixels, 1,000 private and 400 public.
 - `textures`, `silhouettes`, `shapes` and `scenes` are drawn here: 4,000 private pictures, 500 public
   and 2,000 of the test.
@@ -115,7 +115,7 @@ class Task(RunTask):
         """The records: a folder of faces or a file of arrays."""
         folder = self.folder / ("faces" if self.is_rendered else "records.npz")
         if not folder.exists() and self.is_rendered:
-            write_celeba_folder(folder, num=10_000)
+            write_celeba_folder(folder, num=10_000, public_fraction=0.05)
         elif not folder.exists():
             records = records_of(self.name, Path(os.environ.get("PATE_DATA", "")) / "multilabel")
             np.savez(folder, allow_pickle=False, **records)
@@ -281,9 +281,10 @@ def records_of(name: str, folder: Path) -> dict[str, NDArray[Any]]:
     """Return the arrays of a task, as `pate.data.Arrays` reads them."""
     if name == "posters_32":
         posters = np.load(folder / "movie_posters_32.npz")
-        split = np.where(posters["is_test"], TEST, PUBLIC)
-        split[np.flatnonzero(split == PUBLIC)[:4393]] = PRIVATE
-        return _pictures(posters["x"].transpose(0, 3, 1, 2), posters["y"], split)
+        others, tested = (np.flatnonzero(posters["is_test"] == each) for each in (0, 1))
+        rows = np.concatenate((others[:4893], tested))
+        split = np.repeat([PRIVATE, PUBLIC, TEST], [4393, 500, len(tested)])
+        return _pictures(posters["x"][rows].transpose(0, 3, 1, 2), posters["y"][rows], split)
     if name in DRAWN:
         pictures, labels = DRAWN[name](6500, np.random.default_rng(0))
         return _pictures(pictures, labels, np.repeat([PRIVATE, PUBLIC, TEST], [4000, 500, 2000]))
