@@ -178,7 +178,7 @@ class Task(RunTask):
             start = time.perf_counter()
             plan = self.recipe / "student_network.yaml"
             call("student", "fit", f"--run={run}", "--overwrite", f"--config={plan}")
-            call("student", "test", f"--run={run}", "--verbose=false")
+            call("student", "test", f"--run={run}")
             seconds = time.perf_counter() - start
             self.add(Row(self.name, STUDENT, epsilon, seed, self.student(run), seconds))
 

@@ -472,7 +472,7 @@ class RunPlan:
             fit_student(self.run, content)
 
     def test_student(self) -> dict[str, Any]:
-        """Evaluate the student on the test set.
+        """Evaluate the student on the test set, by the settings of the plan or else of the run.
 
         Returns:
             The figures of ``student``, and of the constant answers ``released_constant`` and
@@ -480,10 +480,10 @@ class RunPlan:
             figures of each label.
 
         Raises:
-            ValueError: in one line, if there is no student.
+            ValueError: in one line, if there is no student, or one of another kind of network.
         """
         with locked(self.root):
-            return test_student(self.run)
+            return test_student(self.run, self._student)
 
     @property
     def _shared(self) -> bool:

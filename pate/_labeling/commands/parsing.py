@@ -575,11 +575,6 @@ def _content(file: Path) -> dict[str, Any]:
     return {}
 
 
-def prints_and_exits(args: Sequence[str]) -> bool:
-    """Return whether arguments ask for help or for settings in place of work."""
-    return shows_help(args) or any(word.startswith("--print_config") for word in args)
-
-
 def shows_help(args: Sequence[str]) -> bool:
     """Return whether arguments ask for help."""
     return any(word in ("-h", "--help") for word in args)

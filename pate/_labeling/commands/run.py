@@ -41,7 +41,7 @@ from pate._labeling.commands.places import PARTS, find_recipe, unpack_recipe
 from pate._labeling.commands.recipes import DECLARED, draft_recipe, print_remarks
 from pate._labeling.commands.stages import (
     read_label,
-    read_student_fit,
+    read_student,
     read_teachers_fit,
     settings_of_networks,
 )
@@ -189,7 +189,7 @@ class Recipe:
         # faults of a table are told before networks load torch for seconds
         table = self._table() if trained else None
         options, teachers, _ = self.teachers()
-        student = read_student_fit(self._words("student"))
+        _, student = read_student("fit", self._words("student"))
         parser, labels = read_label(self._words("label"))
         return RunPlan(
             root=self.root,
@@ -207,7 +207,7 @@ class Recipe:
         data = {name: teachers.pop(name) for name in ("data", "ledger")}
         data |= given(ledger=self.ledger and str(self.ledger))
         labels = settings_of(*read_label(self._words("label")))
-        student = read_student_fit(self._words("student"))
+        _, student = read_student("fit", self._words("student"))
         contents = zip(PARTS, (data, teachers, labels, student), strict=True)
         return "---\n".join(
             f"# {part}.yaml\n{yaml.safe_dump(each, sort_keys=False)}" for part, each in contents

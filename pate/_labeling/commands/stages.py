@@ -15,7 +15,6 @@ from typing import Any, Literal
 from jsonargparse import Namespace
 
 from pate._core.files.reading import Json
-from pate._core.files.writing import lock_run
 from pate._core.package import MissingExtraError, find
 from pate._core.validation import AwaitedError, require
 from pate._labeling.commands.parsing import (
@@ -28,8 +27,6 @@ from pate._labeling.commands.parsing import (
     function_parser,
     named_before,
     new_parser,
-    prints_and_exits,
-    run_folder,
     settings_of,
     shows_help,
     with_saved,
@@ -40,8 +37,7 @@ from pate._labeling.linear import LINEAR, is_linear
 from pate._labeling.plan import RunPlan
 from pate._labeling.release.label_settings import LabelSettings
 from pate._labeling.release.labels import StatedLabels, label as release_labels
-from pate._labeling.runs.released import require_student
-from pate._labeling.runs.run import STUDENT, Run
+from pate._labeling.runs.run import STUDENT
 from pate._labeling.stages.student import LinearPlan
 from pate._labeling.stages.votes_import import votes_from
 from pate._labeling.teachers import CLOSED_FORM, ClosedFormPlan, Execution
@@ -321,22 +317,12 @@ DESCRIPTIONS = {
 
 
 def _student(command: str, args: Sequence[str]) -> None:
-    """Run `pate student` with one of Lightning's commands."""
-    root = run_folder(args)
-    if root is not None and not prints_and_exits(args):
-        lock_run(root)
-        if command != "fit":
-            require_student(Run(root))
+    """Run `pate student fit` or `pate student test`."""
     # the settings of the training apply, unless another one names its own student
     named = [word for word in args if word.partition("=")[0] in ("--config", "--model.network")]
     completed = args if command == "fit" and named else with_saved(args, STUDENT.config)
-    if not _names_linear(completed):
-        find("run_network_command")(command, completed)
-        return
-    parser = _linear_parser(command)
-    parsed = parser.parse_args(completed)
-    content = LinearPlan.of(settings_of(parser, parsed)).settings()
-    plan = RunPlan(parsed.run, student=content, overwrite=parsed.overwrite)
+    options, content = read_student(command, completed)
+    plan = RunPlan(options.run, student=content, overwrite=options.overwrite)
     if command == "fit":
         plan.fit_student()
         return
@@ -345,12 +331,16 @@ def _student(command: str, args: Sequence[str]) -> None:
             print(f"test_{name:<20}{value:.4f}")
 
 
-def read_student_fit(args: Sequence[str]) -> Json:
-    """Return the settings of `pate student fit` as plain data, or end with status 2."""
+def read_student(command: str, args: Sequence[str]) -> tuple[Namespace, Json]:
+    """Return all options of `pate student fit` or `test`, and its settings as plain data.
+
+    Ends with status 2 on a wrong option.
+    """
     if not _names_linear(args):
-        return find("read_network_fit")(args)
-    parser = _linear_parser("fit")
-    return LinearPlan.of(settings_of(parser, parser.parse_args(args))).settings()
+        return find("read_network")(command, args)
+    parser = _linear_parser(command)
+    parsed = parser.parse_args(args)
+    return parsed, LinearPlan.of(settings_of(parser, parsed)).settings()
 
 
 def _names_linear(args: Sequence[str]) -> bool:
@@ -381,7 +371,10 @@ def _linear_parser(command: str) -> CommandParser:
     """Return the parser of a linear student."""
     parser = new_parser(f"student {command}", DESCRIPTIONS[command] + _OTHERS)
     parser.add_argument(
-        "--model.network", type=str | dict[str, Any], required=True, help=f"the path {LINEAR}"
+        "--model.network",
+        type=str | dict[str, Any],
+        required=command == "fit",
+        help=f"the path {LINEAR}",
     )
     parser.add_class_arguments(LinearPlan, "data", as_group=False, skip={"optimize"})
     parser.add_class_arguments(LinearPlan, as_group=False, skip={"soft"})

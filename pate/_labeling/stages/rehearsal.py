@@ -319,7 +319,7 @@ def _student(run: Run, data: MadeUp, content: Json | None = None) -> None:
     content = StudentPlan().configuration() if content is None else content
     if is_linear(content["model"]["network"]):
         fit_student(run, content)
-        test_student(run)
+        test_student(run, None)
     else:
         find("rehearse_student")(run, content)
     folder = run.root / STUDENT.outputs[0] / MODEL

@@ -5,7 +5,7 @@ Between the two stands the linear network, which is solved in closed form withou
 
 import shutil
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -86,15 +86,41 @@ def student_folder(run: Run) -> Path:
     return run.root / STUDENT.outputs[0]
 
 
-def student_inputs(run: Run, settings: Json, source: DataSource) -> StageInputs:
-    """Return the inputs of the student's stage: its settings, labels and public records."""
-    return StageInputs(
-        settings, {"labels": digest(labels_file(run)), "public": public_digest(source)}
-    )
+def learn(
+    run: Run,
+    source: DataSource,
+    settings: Json,
+    train: Callable[[], Sequence[Path]],
+    export: Callable[[], Mapping[Path, str]],
+) -> None:
+    """Begin or continue the stage of a student of any kind, unless it is finished, and export it.
+
+    An overwritten student stays until the new one works.
+
+    Args:
+        run: the run.
+        source: the records that the student learns from.
+        settings: the settings of the stage.
+        train: trains the student and returns its files.
+        export: exports it, and returns a digest of each further file.
+
+    Raises:
+        ValueError: if the student was begun with other settings, labels or public records.
+    """
+    digests = {"labels": digest(labels_file(run)), "public": public_digest(source)}
+    inputs = StageInputs(settings, digests)
+    with _kept_until_trained(run, inputs):
+        if not run.begin(STUDENT, inputs):
+            run.require_finished(STUDENT)
+            print(f"pate student fit: finished in {run.root}")
+            export()
+            return
+        files = {path: digest(path) for path in train()}
+        run.finish(STUDENT, files | export(), untested=not len(source.load(Role.TEST).ids))
 
 
 @contextmanager
-def kept_until_trained(run: Run, inputs: StageInputs) -> Iterator[None]:
+def _kept_until_trained(run: Run, inputs: StageInputs) -> Iterator[None]:
     """Keep a copy of a finished student that is overwritten, and restore it if the new one fails.
 
     If the process is killed, the copy stays, and the same command continues with the new student.
@@ -408,8 +434,6 @@ class StudentPlan:
 def fit_student(run: Run, content: Json) -> None:
     """Train the student of a run's released labels, a network from its last checkpoint.
 
-    An overwritten student stays until the new one works.
-
     Args:
         run: the run.
         content: the content of ``student.yaml``.
@@ -423,37 +447,43 @@ def fit_student(run: Run, content: Json) -> None:
     plan = LinearPlan.of(content)
     run.require_finished(LABEL)
     source, released = load_data(run), ReleasedLabels.load(run.root)
-    inputs, path = student_inputs(run, plan.settings(), source), student_folder(run) / WEIGHTS
-    with kept_until_trained(run, inputs):
-        if run.begin(STUDENT, inputs):
-            solved = Solved.by(plan, source, released)
-            solved.save(path)
-        else:
-            run.require_finished(STUDENT)
-            print(f"pate student fit: finished in {run.root}")
-            solved = Solved.read(path, plan.optimize)
+    path = student_folder(run) / WEIGHTS
+
+    def train() -> Sequence[Path]:
+        Solved.by(plan, source, released).save(path)
+        return [path]
+
+    def export() -> Mapping[Path, str]:
+        solved = Solved.read(path, plan.optimize)
         trained = partial(solved.trained, source.label_names)
         export_or_say_why_not(run, trained, source, weights_of_arrays)
-        if not run.is_finished(STUDENT):
-            untested = not len(source.load(Role.TEST).ids)
-            run.finish(STUDENT, {path: digest(path)}, untested=untested)
+        return {}
+
+    learn(run, source, plan.settings(), train, export)
 
 
-def test_student(run: Run) -> Json:
+def test_student(run: Run, content: Json | None) -> Json:
     """Evaluate the student of a run on the test set; return the content of ``metrics.json``.
 
+    Args:
+        run: the run.
+        content: settings of its training or of Lightning's test. None for those of the run.
+
     Raises:
-        ValueError: if there is no student.
+        ValueError: if there is no student, or it is of another kind.
     """
     require_student(run)
-    content, folder = student_settings(run), student_folder(run)
-    if is_linear(content["model"]["network"]):
+    saved, folder = student_settings(run), student_folder(run)
+    content = content or saved
+    linear, other = (is_linear(each["model"]["network"]) for each in (saved, content))
+    require(linear == other, "the network of the run's student", model=content["model"])
+    if linear:
         optimize, source = LinearPlan.of(content).optimize, load_data(run)
         solved = Solved.read(folder / WEIGHTS, optimize)
         figures, constants = solved.figures(source), solved.arrays["constant_logits"]
         write_figures(folder, figures, constants, source, optimize=optimize)
     else:
-        find("run_student")("test", run, content | {"verbose": False})
+        find("run_student")("test", run, content)
     return load_json(folder / METRICS)
 
 

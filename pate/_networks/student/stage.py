@@ -7,6 +7,7 @@ import logging
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from copy import deepcopy
 from functools import cached_property, partial
 from pathlib import Path
 from pickle import UnpicklingError
@@ -33,23 +34,29 @@ from torch import nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
-from pate._core.files.reading import Json, digest, read_yaml, regular
+from pate._core.files.reading import Json, read_yaml, regular
 from pate._core.settings import SettingsParser, canonical, encode, parts, require_classes
-from pate._core.validation import expecting, explain_os_error, require, require_given, require_known
+from pate._core.validation import (
+    expecting,
+    explain_os_error,
+    given,
+    require,
+    require_given,
+    require_known,
+)
 from pate._labeling.commands.parsing import BriefHelp, CommandParser, example
 from pate._labeling.commands.stages import DESCRIPTIONS
 from pate._labeling.data.records import Role
 from pate._labeling.data.source import DataSource
 from pate._labeling.runs.carried import Trained
-from pate._labeling.runs.released import DECISION_METRICS, Metric, require_student
-from pate._labeling.runs.run import STUDENT, Run, StageInputs, labels_file
+from pate._labeling.runs.released import DECISION_METRICS, Metric
+from pate._labeling.runs.run import STUDENT, Run, labels_file
 from pate._labeling.stages.student import (
     export_or_say_why_not,
     figures_beside,
     fit_beside,
-    kept_until_trained,
+    learn,
     student_folder,
-    student_inputs,
     write_figures,
 )
 from pate._networks.settings import require_logits, without_weights
@@ -154,9 +161,9 @@ class StudentCLI(LightningCLI):
 
     def subcommands(self) -> dict[str, set[str]]:  # type: ignore[override]
         """Return the requested one: the parsers of all would take a third of a small run."""
-        # checkpoints are always read as data
+        # checkpoints are always read as data, and figures printed by us
         return {
-            name: skipped | {"weights_only"}
+            name: skipped | {"weights_only", "verbose"}
             for name, skipped in LightningCLI.subcommands().items()
             if name == self._asked
         }
@@ -266,27 +273,16 @@ class StudentCLI(LightningCLI):
         return made
 
     def fit(self, model: Student, ckpt_path: str | None = None, **kwargs: Any) -> None:
-        """Train the student, from its last checkpoint if there is one.
+        """Train the student, from its last checkpoint if there is one."""
+        run, source = self.run, self.datamodule.source
+        if run.overwrite or not run.is_finished(STUDENT):
+            require_logits(model._make_network, source)
+        train = partial(self._train, model, ckpt_path, **kwargs)
+        learn(run, source, self.settings, train, partial(self._carry, model))
 
-        An overwritten student stays until the new one works.
-        """
-        if self.run.overwrite or not self.run.is_finished(STUDENT):
-            require_logits(model._make_network, self.datamodule.source)
-        inputs = student_inputs(self.run, self.settings, self.datamodule.source)
-        with kept_until_trained(self.run, inputs):
-            self._train(model, inputs, ckpt_path, **kwargs)
-
-    def _train(
-        self, model: Student, inputs: StageInputs, ckpt_path: str | None, **kwargs: Any
-    ) -> None:
-        if not self.run.begin(STUDENT, inputs):
-            self.run.require_finished(STUDENT)
-            print(f"pate student fit: finished in {self.run.root}")
-            self._carry(model)
-            return
-        start_checkpoint = (
-            self._checkpoint(_LAST) if ckpt_path is None else self._named(ckpt_path, finished=False)
-        )
+    def _train(self, model: Student, ckpt_path: str | None, **kwargs: Any) -> list[Path]:
+        """Train the student and return its checkpoints."""
+        start_checkpoint = self._checkpoint(_LAST) if ckpt_path is None else self._named(ckpt_path)
         if isinstance(self.trainer.logger, Curves):
             begun = {} if start_checkpoint is None else _read(start_checkpoint)
             self.trainer.logger.resume(begun.get("curves", []))
@@ -304,13 +300,7 @@ class StudentCLI(LightningCLI):
                 "a student of finite weights (a smaller learning rate, and `overwrite`)",
                 diverged=diverged[:3],
             )
-        beside = self._carry(model)
-        checkpoints = filter(None, map(self._checkpoint, (_LAST, _BEST)))
-        self.run.finish(
-            STUDENT,
-            {path: digest(path) for path in checkpoints} | beside,
-            untested=not len(self.datamodule.source.load(Role.TEST).ids),
-        )
+        return [*filter(None, map(self._checkpoint, (_LAST, _BEST)))]
 
     def _carry(self, model: Student) -> dict[Path, str]:
         """Export the student, and the linear one beside it; return the digest of its file."""
@@ -340,7 +330,8 @@ class StudentCLI(LightningCLI):
 
     def test(self, model: Student, ckpt_path: str | None = None, **kwargs: Any) -> None:
         """Evaluate the student on the test set, and write ``metrics.json``."""
-        self.trainer.test(model, ckpt_path=self._named(ckpt_path), weights_only=True, **kwargs)
+        path = self._named(ckpt_path)
+        self.trainer.test(model, ckpt_path=path, weights_only=True, verbose=False, **kwargs)
         write_figures(
             self.folder,
             model.test_report,
@@ -363,15 +354,12 @@ class StudentCLI(LightningCLI):
         path = self._checkpoint(_BEST) or self._checkpoint(_LAST)
         return require_given(path, f"a checkpoint in {self.folder}, or one named by --ckpt_path")
 
-    def _named(self, checkpoint: str | None, *, finished: bool = True) -> Path:
+    def _named(self, checkpoint: str | None) -> Path:
         """Return the file of ``--ckpt_path``: ``best``, ``last`` or a path. None means ``best``.
 
-        Raises ``ValueError`` if there is none, or if it is the best and ``finished`` is set, but
-        training is not.
+        Raises ``ValueError`` if there is none.
         """
         if checkpoint in (None, _BEST):
-            if finished:
-                require_student(self.run)
             return self.trained()
         path = self.folder / f"{_LAST}.ckpt" if checkpoint == _LAST else Path(str(checkpoint))
         require(
@@ -520,8 +508,8 @@ def rehearse_student(run: Run, content: Json) -> None:
     )
     # a step may leave weights that are finite, and large enough for the next one to overflow
     limits = {"limit_train_batches": _STEPS, "limit_val_batches": 1, "limit_test_batches": 1}
-    brief: Json = {name: 0 if trainer.get(name) == 0 else value for name, value in limits.items()}
-    brief |= {
+    brief: Json = {
+        **{name: 0 if trainer.get(name) == 0 else value for name, value in limits.items()},
         "enable_progress_bar": False,
         "enable_model_summary": False,
         "min_epochs": None,
@@ -559,27 +547,27 @@ def rehearse_student(run: Run, content: Json) -> None:
         def fit(self, model: Student, ckpt_path: str | None = None, **kwargs: Any) -> None:
             super().fit(model, ckpt_path, **kwargs)
             require_known("metrics to monitor", sorted(self.watched), self.trainer.callback_metrics)
-            self.test(model, datamodule=self.datamodule, verbose=False)
+            self.test(model, datamodule=self.datamodule)
             self._require_left(bool(model.test_report))
 
-        def _train(self, model: Student, *args: Any, **kwargs: Any) -> None:
-            before = _largest_output(model, self.datamodule.source)
-            weights = [each.clone() for each in model.network.parameters()]
-            super()._train(model, *args, **kwargs)
-            same = all(map(torch.equal, weights, model.network.parameters()))
-            scheduled = bool(self.trainer.lr_scheduler_configs)  # may begin with a rate of 0
+        def _train(self, model: Student, *args: Any, **kwargs: Any) -> list[Path]:
+            source, network = self.datamodule.source, model.network
+            before, weights = _largest_output(model, source), deepcopy([*network.parameters()])
+            files = super()._train(model, *args, **kwargs)
+            same = all(map(torch.equal, weights, network.parameters()))
             require(
-                scheduled or not same,
+                not same or self.trainer.lr_scheduler_configs,  # may begin with a rate of 0
                 f"a student whose weights change in {_STEPS} steps (its learning rate, and the loss"
                 " that training_step returns)",
-                network=type(model.network).__name__,
+                network=type(network).__name__,
             )
-            after = _largest_output(model, self.datamodule.source)
+            after = _largest_output(model, source)
             require(
                 after <= _GROWTH * (1 + before),
                 f"a student whose outputs stay small in {_STEPS} steps (a smaller learning rate)",
                 largest=after,
             )
+            return files
 
         def trained(self) -> Path:
             left = self._checkpoint(_LAST) is not None and self.trainer.global_step > 0
@@ -623,17 +611,12 @@ class _StudentParser(CommandParser, _PlainParser):
         return super().add_subcommands(*args, metavar="{fit,test}", **options)
 
 
-def run_network_command(command: str, args: Sequence[str]) -> None:
-    """Run `pate student` with one of Lightning's commands, of a network that is trained."""
-    _run(StudentCLI, command, args)
+def read_network(command: str, args: Sequence[str]) -> tuple[Any, Json]:
+    """Return all options of `pate student fit` or `test`, and its settings as plain data.
 
-
-def read_network_fit(args: Sequence[str]) -> Json:
-    """Return the settings of `pate student fit` as plain data, or end with status 2."""
-    return _run(StudentSettings, "fit", args).settings
-
-
-def _run(kind: type[StudentCLI], command: str, args: Sequence[str]) -> StudentCLI:
+    The settings include a checkpoint that is named. Ends with status 2 on a wrong option.
+    """
     description = {"description": DESCRIPTIONS[command], "epilog": example(f"student {command}")}
     options: dict[str, Any] = {"formatter_class": BriefHelp, command: description}
-    return kind([command, *args], parser_class=_StudentParser, **options)
+    read = StudentSettings([command, *args], parser_class=_StudentParser, **options)
+    return read._parsed, read.settings | given(ckpt_path=read._parsed.ckpt_path)

@@ -32,7 +32,7 @@ def descended(finished: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run whose student was trained by descent; not to be written to."""
     root = copy_run(finished, tmp_path_factory.mktemp("descended") / "run")
     assert fit(root, "--data.val_fraction=0", "--trainer.max_epochs=1") == 0
-    assert cli.main(["student", "test", "--run", str(root), "--verbose=false"]) == 0
+    assert cli.main(["student", "test", "--run", str(root)]) == 0
     return root
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from pate import ReleasedLabels, cli, load_student
-from pate._labeling.commands.stages import read_student_fit
+from pate._labeling.commands.stages import read_student
 from pate._labeling.linear import linear_student_of, student_of
 from pate._labeling.runs.carried import arrays_of, student_from
 from pate._labeling.runs.released import sealing_key
@@ -128,7 +128,7 @@ NESTED = "--model.network.init_args.hidden=[128]"
 def settings_of(folder: Path, *options: str, network: str) -> object:
     (file := folder / "student.yaml").write_text(f"model:\n  network: {network}\n")
     words = ["--config", str(file), f"--run={folder / 'run'}", *options]
-    return read_student_fit(words)["model"]["network"]
+    return read_student("fit", words)[1]["model"]["network"]
 
 
 @pytest.mark.parametrize(
