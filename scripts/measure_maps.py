@@ -1,9 +1,7 @@
 """Measure whole runs on columns, on random features of them, and on both as parts of a ballot.
 
-    export PATE_DATA=...    # the folder that holds multilabel/, for digits and yeast
     python -m scripts.measure_maps
-    python -m scripts.measure_maps modes digits --epsilons 0.5 --seeds 1
-    python -m scripts.measure_maps digits --epsilons 0.5 2 --rivals 3
+    python -m scripts.measure_maps modes --epsilons 0.5 2 --seeds 1 --rivals 3
 
 Drawn tasks have standard normal columns, eight labels that one to five tenths of the records have,
 5,000 private, 1,000 public and 2,000 test records. A label is a score above its quantile, with
@@ -16,7 +14,6 @@ votes for itself. Rivals are logistic regression by DP-SGD, on columns and on th
 from __future__ import annotations
 
 import argparse
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -27,8 +24,8 @@ from numpy.typing import NDArray
 
 from pate import ClosedFormPlan, LabelSettings, RunPlan, StudentPlan
 from pate.data import Arrays, AutoFeatures, FeatureMap, PublicScaling, RandomFeatures
-from scripts.measure_runs import DESCENT, PRIVATE, PUBLIC, TEST, arrays_of, records_of
-from scripts.rivals.contest import Contest, arena_of, hold, rivals_of
+from scripts.measure_runs import DESCENT, PRIVATE, PUBLIC, TEST, arrays_of
+from scripts.rivals.contest import arena_of, hold, rivals_of
 from scripts.rivals.descent import Descent
 
 DRAWN = ("products", "radial", "modes", "mixed", "linear", "triples", "rings", "boards")
@@ -43,7 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("tasks", nargs="*", default=[*DRAWN, "yeast", "digits"])
+    parser.add_argument("tasks", nargs="*", default=list(DRAWN))
     parser.add_argument("--epsilons", nargs="+", type=float, default=[1.0, 4.0])
     parser.add_argument("--seeds", type=int, default=8)
     parser.add_argument("--rivals", type=int, default=0, help="seeds of rivals; 0 for no rivals")
@@ -82,19 +79,18 @@ def measured(file: Path, kind: type[FeatureMap], epsilon: float, seeds: int) -> 
 
 def rivals(file: Path, epsilon: float, seeds: int) -> list[str]:
     """Return the mAP of `RIVALS`, medians of ``seeds`` draws."""
-    contest, found = Contest(epsilons=(epsilon,), delta=1e-6, seeds=seeds), {}
+    found = {}
     for kind in (PublicScaling, AutoFeatures):
-        arena = arena_of(Arrays(file, features=kind()), "record", contest)
+        arena = arena_of(Arrays(file, features=kind()), "record")
         only = [each for each in rivals_of(arena, Descent()) if each.name == DESCENT]
-        found[kind] = {score.rival: score.mAP for score in hold(arena, only, contest).scores}
+        scores = hold(arena, only, (epsilon,), range(seeds))
+        found[kind] = {score.rival: score.mAP for score in scores}
     exact = found[AutoFeatures]["logistic regression, not private"]
     return [f"{mAP:.3f}" for mAP in (*(each[DESCENT] for each in found.values()), exact)]
 
 
 def task(name: str, seed: int) -> dict[str, NDArray[Any]]:
     """Return the arrays of a task, as `pate.data.Arrays` reads them."""
-    if name not in DRAWN:
-        return records_of(name, Path(os.environ["PATE_DATA"]) / "multilabel")
     random = np.random.default_rng([seed, DRAWN.index(name)])
     width = 20 if name == "linear" else 8
     columns = random.standard_normal((sum(SIZES), width))

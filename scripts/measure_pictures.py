@@ -39,7 +39,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit
 from sklearn.datasets import load_digits
 
@@ -65,7 +65,7 @@ from scripts.measure_runs import (
     figures_of,
     table,
 )
-from scripts.rivals.contest import Contest, arena_of, figures, fit_without_privacy
+from scripts.rivals.contest import arena_of, figures, fit_without_privacy
 from scripts.rivals.contributions import Contributions
 from scripts.rivals.convolutions import NetworkDescent, descend_network
 from scripts.rivals.descent import Descent, descend
@@ -184,7 +184,7 @@ class Task(RunTask):
 
     def measure_descents(self, epsilons: Sequence[float], seeds: range) -> None:
         """Add rows of DP-SGD on the map that the votes have, and of no privacy."""
-        arena = arena_of(read_data(self.folder / "votes" / "data.yaml"), "record", Contest())
+        arena = arena_of(read_data(self.folder / "votes" / "data.yaml"), "record")
         eigenvalues = np.linalg.eigvalsh(arena.products).astype(np.float64)
         known, features = arena.private.labels, arena.private.features
 
@@ -263,16 +263,16 @@ class Task(RunTask):
                 continue
             chosen = [row.figures for row in self.rows if (row.way, row.epsilon) == (kept, epsilon)]
             target = Target(epsilon=epsilon, delta=self.delta, num_queries=1)
-            for place, each in enumerate(() if chosen else grid):
+            for number, each in enumerate(() if chosen else grid):
                 noise = calibrate_scale(each.event, target, tolerance=1e-4, orders=COARSE_ORDERS)
                 logits = learn(rest, each, noise, seeds.start)(private[held])
                 precision = average_precision(logits, labels[0][held] > 0).mean()
-                chosen.append((float(precision), noise, place))
-            _, noise, place = max(chosen)
+                chosen.append((float(precision), noise, number))
+            _, noise, best = max(chosen)
             if len(chosen) > 1:
                 self.add(Row(self.name, kept, epsilon, seeds.start, max(chosen)))
             for seed in missing:
-                of = learn(order, grid[int(place)], noise, seed)
+                of = learn(order, grid[int(best)], noise, seed)
                 values = self.judged(expit(of(public)), expit(of(test)), labels[1])
                 self.add(Row(self.name, way, epsilon, seed, values))
 
@@ -402,7 +402,7 @@ def scenes(num: int, generator: np.random.Generator) -> Drawn:
     return _grained(pictures, generator), labels
 
 
-def _mask(side: int, kind: int, place: Sequence[float], radius: float, turn: float) -> NDArray[Any]:
+def _mask(side: int, kind: int, place: ArrayLike, radius: float, turn: float) -> NDArray[Any]:
     """Return the soft mask of a disc, ring, square, bar, triangle, cross, flower or crescent."""
     y, x = (np.mgrid[:side, :side] + 0.5 - np.reshape(place, (2, 1, 1))) / radius
     u, v = x * np.cos(turn) + y * np.sin(turn), y * np.cos(turn) - x * np.sin(turn)

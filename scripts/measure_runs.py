@@ -41,7 +41,7 @@ from pate._labeling.data.feature_maps import ChainedFeatures, PublicScaling
 from pate._labeling.data.pictures import PatchFeatures
 from pate.data import Arrays, CelebA, DataSource
 from scripts.faces.drawing import write_celeba_folder
-from scripts.rivals.contest import Contest, arena_of, hold, rivals_of
+from scripts.rivals.contest import arena_of, hold, rivals_of
 from scripts.rivals.descent import Descent
 
 TASKS = {
@@ -205,9 +205,7 @@ def measure(task: Task, epsilons: Sequence[float], ways: Sequence[str], seeds: r
             measure_run(task, epsilon, seed)
     if "rivals" in ways:
         measure_rivals(task, epsilons, seeds)
-    print(
-        f"\n{task.name}\n\n{table(task.rows, epsilons)}\n\n{below_constant(task.rows)}", flush=True
-    )
+    print(f"\n{task.name}\n\n{table(task.rows, epsilons)}", flush=True)
 
 
 def call(*words: str) -> None:
@@ -246,9 +244,8 @@ def measure_rivals(task: Task, epsilons: Sequence[float], seeds: range) -> None:
     missing = tuple(epsilon for epsilon in epsilons if not task.has(DESCENT, epsilon, -1))
     if missing:
         delta = 1e-5 if task.is_faces else 1e-6
-        contest = Contest(epsilons=missing, delta=delta, seeds=len(seeds), first_seed=seeds.start)
-        arena = arena_of(task.source(), task.unit, contest)
-        for score in hold(arena, rivals_of(arena, Descent()), contest).scores:
+        arena = arena_of(task.source(), task.unit)
+        for score in hold(arena, rivals_of(arena, Descent()), missing, seeds, delta):
             if not task.has(score.rival, score.target_epsilon, -1):
                 values = [getattr(score, figure) for figure in FIGURES]
                 task.add(Row(task.name, score.rival, score.target_epsilon, -1, tuple(values)))
@@ -270,15 +267,6 @@ def table(
                 shown = f"{epsilon:g}" if epsilon < ENDLESS else ""
                 lines.append(f"| {WITHOUT if epsilon == ENDLESS else way} | {shown} | {cells} |")
     return "\n".join(lines)
-
-
-def below_constant(rows: Sequence[Row]) -> str:
-    """Return how many runs are more than 0.2 points below the constant answer."""
-    constant = next((row.figures[0] for row in rows if row.way == CONSTANT), math.nan)
-    runs = [row for row in rows if row.way == VOTES and row.epsilon < ENDLESS]
-    less = [constant - row.figures[0] for row in runs if row.figures[0] < constant - 0.002]
-    most = max(less, default=0.0)
-    return f"{len(less)} of {len(runs)} runs are below the constant answer by more than 0.002, at most by {most:.4f}"
 
 
 def records_of(name: str, folder: Path) -> dict[str, NDArray[Any]]:

@@ -38,7 +38,7 @@ from pate._labeling.runs.released import average_precision
 from pate.accounting import NeighboringRelation
 from pate.aggregators import Geometry, Moments, RecordVoters, Scores, ScoreVotes
 from pate.data import ArrayFeatures, Records
-from scripts.rivals.contest import Arena, Contest, hold, rivals_of
+from scripts.rivals.contest import Arena, hold, rivals_of
 from scripts.rivals.contributions import Contributions, PublicScale
 from scripts.rivals.descent import Descent
 
@@ -238,19 +238,16 @@ def of_rivals(
         )
         for name, each in rows.items()
     )
-    scale = PublicScale.of(public.features, standardise=False)
+    scale = PublicScale.of(public.features)
     arena = Arena(
         private=Contributions.of(private, scale, private.ids),
         public=scale(public.features).astype(np.float64),
         test=scale(test.features).astype(np.float64),
         truth=test.labels,
-        unit="record",
     )
-    contest = Contest(epsilons=(epsilon,), delta=DELTA, seeds=1)
-    scores = hold(
-        arena, [each for each in rivals_of(arena, Descent()) if each.name in RIVALS], contest
-    )
-    return {each.rival: (each.accuracy, each.mAP) for each in scores.scores if each.rival in RIVALS}
+    rivals = [each for each in rivals_of(arena, Descent()) if each.name in RIVALS]
+    scores = hold(arena, rivals, (epsilon,), range(1), DELTA)
+    return {each.rival: (each.accuracy, each.mAP) for each in scores if each.rival in RIVALS}
 
 
 if __name__ == "__main__":

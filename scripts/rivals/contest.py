@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property, partial
+from itertools import product
 from typing import NamedTuple
 
 import numpy as np
@@ -19,13 +20,10 @@ from pate._core.validation import (
     StrArray,
     UInt8Array,
     require,
-    require_count,
-    require_in_open_unit_interval,
-    require_positive,
 )
 from pate._labeling.linear import match_logistic_moments
 from pate._labeling.runs.released import DECISION_METRICS, average_precision
-from pate.accounting import Event, Target, calibrate_scale, epsilon_of
+from pate.accounting import Event, Target, calibrate_scale
 from pate.data import DataSource, Records, Role
 from pate.student import agreement, choose_thresholds
 from scripts.rivals.contributions import Contributions, PublicScale
@@ -46,37 +44,6 @@ _RIDGE = 1e-3  # keeps weights finite where a label can be told without error
 
 
 @dataclass(frozen=True, kw_only=True)
-class Contest:
-    """The settings common to all rivals.
-
-    Args:
-        epsilons: the targets.
-        delta: the delta at which they hold.
-        seeds: number of times that the noise is drawn; medians are shown.
-        first_seed: the seed of the first draw; the next numbers follow.
-        standardise: whether features are divided by their standard deviations over public records,
-            as they should be if they are measured in several units.
-
-    Raises:
-        ValueError: on parameters out of range, or without an epsilon.
-    """
-
-    epsilons: tuple[float, ...] = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
-    delta: float = 1e-6
-    seeds: int = 3
-    first_seed: int = 0
-    standardise: bool = False
-
-    def __post_init__(self) -> None:
-        require_count(1, seeds=self.seeds)
-        require_count(0, first_seed=self.first_seed)
-        require_in_open_unit_interval(delta=self.delta)
-        require(self.epsilons, "at least one epsilon", epsilons=self.epsilons)
-        require_positive(**{f"epsilons[{i}]": epsilon for i, epsilon in enumerate(self.epsilons)})
-        object.__setattr__(self, "epsilons", tuple(self.epsilons))
-
-
-@dataclass(frozen=True, kw_only=True)
 class Arena:
     """The records that rivals learn from and are judged on.
 
@@ -85,14 +52,12 @@ class Arena:
         public: ``[P, F + 1]``, features of the public records.
         test: ``[M, F + 1]``, features of the test records on the same scale.
         truth: ``[M, C]`` in {0, 1}, their labels.
-        unit: the protected unit, a ``record`` or a ``group``.
     """
 
     private: Contributions
     public: FloatArray
     test: FloatArray
     truth: UInt8Array
-    unit: str
 
     def __post_init__(self) -> None:
         num_features = self.public.shape[1] - 1
@@ -106,16 +71,15 @@ class Arena:
         return mean
 
 
-def arena_of(data: DataSource, unit: str, contest: Contest) -> Arena:
+def arena_of(data: DataSource, unit: str) -> Arena:
     """Return the records of a source, for units that are a ``record`` or a ``group``."""
     private, public, test = (data.records(role) for role in (Role.PRIVATE, Role.PUBLIC, Role.TEST))
-    scale = PublicScale.of(public.features, standardise=contest.standardise)
+    scale = PublicScale.of(public.features)
     return Arena(
         private=Contributions.of(private, scale, _units(private, unit)),
         public=scale(public.features).astype(np.float64),
         test=scale(test.features).astype(np.float64),
         truth=test.labels,
-        unit=unit,
     )
 
 
@@ -131,36 +95,17 @@ def _units(records: Records, unit: str) -> StrArray:
 class Score:
     """One rival at one epsilon, on the test set: medians over seeds.
 
-    An epsilon of infinity means no privacy.
-
-    ``accuracy`` and ``macro_f1`` are of decisions for accuracy, as a student's are by default; the
-    figures at their cut are of decisions that serve them (`pate.student.choose_thresholds`).
+    An epsilon of infinity means no privacy. ``accuracy`` and ``macro_f1`` are of decisions for
+    accuracy, as a student's are by default; the last figure is of decisions that serve it
+    (`pate.student.choose_thresholds`).
     """
 
     rival: str
     target_epsilon: float
-    epsilon: float
-    noise_multiplier: float
     accuracy: float
     macro_f1: float
     mAP: float  # noqa: N815
     macro_f1_at_its_cut: float
-    micro_f1_at_its_cut: float
-
-
-@dataclass(frozen=True, kw_only=True)
-class Standings:
-    """The results of a contest. PRIVATE.
-
-    Attributes:
-        contest: the settings.
-        unit: the protected unit.
-        scores: the rivals by epsilon, then the ones without privacy.
-    """
-
-    contest: Contest
-    unit: str
-    scores: tuple[Score, ...]
 
 
 class Learned(NamedTuple):
@@ -216,58 +161,37 @@ def rivals_of(arena: Arena, descent: Descent | None) -> list[Rival]:
     return rivals
 
 
-def hold(arena: Arena, rivals: Sequence[Rival], contest: Contest) -> Standings:
-    """Measure all rivals at all epsilons, and without privacy. PRIVATE.
-
-    Raises ``ValueError`` if no noise meets a target.
-    """
-    total = len(rivals) * len(contest.epsilons) * contest.seeds + 2
+def hold(
+    arena: Arena,
+    rivals: Sequence[Rival],
+    epsilons: Sequence[float],
+    seeds: range,
+    delta: float = 1e-6,
+) -> list[Score]:
+    """Measure all rivals at all epsilons, a draw for each seed, and without privacy. PRIVATE."""
+    scores = []
+    total = len(rivals) * len(epsilons) * len(seeds)
     with stage_bar(total, "rivals", unit="fit") as bar:
-        scores = [*_measured(arena, rivals, contest, bar.update), *_unprotected(arena, bar.update)]
-    return Standings(contest=contest, unit=arena.unit, scores=tuple(scores))
-
-
-def _measured(
-    arena: Arena, rivals: Sequence[Rival], contest: Contest, report: Callable[[int], object]
-) -> Iterator[Score]:
-    for rival in rivals:
-        for epsilon in contest.epsilons:
-            target = Target(epsilon=epsilon, delta=contest.delta, num_queries=1)
+        for rival, epsilon in product(rivals, epsilons):
+            target = Target(epsilon=epsilon, delta=delta, num_queries=1)
             noise = calibrate_scale(rival.event, target, tolerance=1e-4, orders=COARSE_ORDERS)
             drawn = []
-            for seed in range(contest.first_seed, contest.first_seed + contest.seeds):
-                drawn.append(
-                    judged(
-                        arena,
-                        rival.learn(noise, np.random.default_rng(seed)),
-                        logistic=rival.logistic,
-                    )
-                )
-                report(1)
-            yield Score(
-                rival=rival.name,
-                target_epsilon=epsilon,
-                epsilon=epsilon_of(rival.event(noise), count=1, delta=contest.delta),
-                noise_multiplier=noise,
-                **{
-                    name: float(np.median([figures_of_seed[name] for figures_of_seed in drawn]))
-                    for name in drawn[0]
-                },
-            )
-
-
-def _unprotected(arena: Arena, report: Callable[[int], object]) -> Iterator[Score]:
-    score = partial(Score, target_epsilon=math.inf, epsilon=math.inf, noise_multiplier=0.0)
+            for seed in seeds:
+                learned = rival.learn(noise, np.random.default_rng(seed))
+                drawn.append(judged(arena, learned, logistic=rival.logistic))
+                bar.update(1)
+            middle = {name: float(np.median([each[name] for each in drawn])) for name in drawn[0]}
+            scores.append(Score(rival=rival.name, target_epsilon=epsilon, **middle))
+    exact = Learned(solve_ridge(Moments.of(arena.private, math.inf), 1e-9))
+    weights = Learned(fit_without_privacy(arena.private))
     constant = arena.private.labels.mean(axis=0, keepdims=True).astype(np.float64)
-    yield score(rival="constant answer, not private", **figures(constant, constant, arena.truth))
-    exact = solve_ridge(Moments.of(arena.private, math.inf), 1e-9)
-    yield score(rival="least squares, not private", **judged(arena, Learned(exact), logistic=False))
-    report(1)
-    weights = fit_without_privacy(arena.private)
-    yield score(
-        rival="logistic regression, not private", **judged(arena, Learned(weights), logistic=True)
-    )
-    report(1)
+    for name, found in {
+        "constant answer": figures(constant, constant, arena.truth),
+        "least squares": judged(arena, exact, logistic=False),
+        "logistic regression": judged(arena, weights, logistic=True),
+    }.items():
+        scores.append(Score(rival=f"{name}, not private", target_epsilon=math.inf, **found))
+    return scores
 
 
 def judged(arena: Arena, learned: Learned, *, logistic: bool) -> dict[str, float]:
@@ -294,7 +218,6 @@ def figures(public: FloatArray, test: FloatArray, truth: UInt8Array) -> dict[str
         "macro_f1": at_cut["accuracy"]["macro_f1"],
         "mAP": float(average_precision(probabilities, right).mean()),
         "macro_f1_at_its_cut": at_cut["macro_f1"]["macro_f1"],
-        "micro_f1_at_its_cut": at_cut["micro_f1"]["micro_f1"],
     }
 
 

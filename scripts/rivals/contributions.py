@@ -22,39 +22,29 @@ class PublicScale:
     """A map of each record's features to norm at most 1, with all its figures from public records.
 
     Features are flattened, centered and completed by a constant, a third of their median norm:
-        intercepts, which matter
-    most for rare labels, are then heard through more noise than weights of single features. All are
-    divided by the resulting median norm, and vectors longer than 1 are shortened to 1.
+    intercepts, which matter most for rare labels, are then heard through more noise than weights of
+    single features. All are divided by the resulting median norm, and shortened to 1 if longer.
 
     Attributes:
         center: ``[F]``, means of the public features.
-        spread: ``[F]``, by which features are divided; infinite where one is left out.
         constant: the constant.
         norm: the median norm of the completed public records.
     """
 
     center: FloatArray
-    spread: FloatArray
     constant: float
     norm: float
 
     @classmethod
-    def of(cls, public: Features, *, standardise: bool) -> PublicScale:
-        """Return the scale of public features ``[N, ...]``.
-
-        With ``standardise`` features are divided by their standard deviations, for features of
-        several units of measurement; those that are constant are left out.
-        """
+    def of(cls, public: Features) -> PublicScale:
+        """Return the scale of public features ``[N, ...]``."""
         values = public[np.arange(public.shape[0])]
         values = values.reshape(len(values), -1).astype(np.float64)
-        center, spread = values.mean(axis=0), np.ones(values.shape[1])
-        if standardise:
-            spread = values.std(axis=0)
-            spread[spread <= 1e-6 * max(float(spread.max()), 1e-12)] = np.inf
-        length = float(np.median(np.linalg.norm((values - center) / spread, axis=1)))
+        center = values.mean(axis=0)
+        length = float(np.median(np.linalg.norm(values - center, axis=1)))
         require(length > 0, "public features that differ between records", median_norm=length)
         constant = _CONSTANT * length
-        return cls(center, spread, constant, math.hypot(length, constant))
+        return cls(center, constant, math.hypot(length, constant))
 
     def __call__(self, features: Features) -> Float32Array:
         """Return mapped features ``[N, F + 1]``, rows of norm at most 1, the constant last."""
@@ -62,12 +52,8 @@ class PublicScale:
         mapped = np.empty((num, len(self.center) + 1), dtype=np.float32)
         for start in range(0, num, _ROWS):
             index = np.arange(start, min(start + _ROWS, num))
-            rows = (
-                features[index].reshape(len(index), -1).astype(np.float64) - self.center
-            ) / self.spread
-            rows = (
-                np.concatenate((rows, np.full((len(rows), 1), self.constant)), axis=1) / self.norm
-            )
+            rows = features[index].reshape(len(index), -1).astype(np.float64) - self.center
+            rows = np.insert(rows, rows.shape[1], self.constant, axis=1) / self.norm
             # float32 could round a norm to just above 1
             mapped[index] = (
                 rows / np.maximum(1, np.linalg.norm(rows, axis=1, keepdims=True)) * (1 - 1e-6)

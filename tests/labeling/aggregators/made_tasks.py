@@ -211,7 +211,7 @@ def rivals(name: str, epsilons: tuple[float, ...], seed: int) -> dict[str, Float
     """
     task, random = TASKS[name](np.random.default_rng(seed)), np.random.default_rng(seed)
     mapped, _ = _mapped(task)
-    scale = PublicScale.of(ArrayFeatures(mapped[1].astype(np.float32)), standardise=False)
+    scale = PublicScale.of(ArrayFeatures(mapped[1].astype(np.float32)))
     x, public, test = (scale(ArrayFeatures(rows.astype(np.float32))) for rows in mapped)
     private = Contributions(
         features=x, labels=task.labels.astype(np.float32), starts=np.arange(len(x))
