@@ -292,7 +292,7 @@ def _moves_of(step: _Step) -> int:
     return sum(_ROUND_MOVES + len(pairs) // 8 for pairs in step)
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=256)
 def _played(plays: tuple[tuple[_Play, ...], ...], low: float, high: float, step: float) -> Profile:
     """Bound ``V`` of rows, each with the orders in which its queries may be answered."""
     end = _end(low, high, step)

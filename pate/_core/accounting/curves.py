@@ -185,7 +185,8 @@ LOSS_ERROR = 1e-12
 UNDERFLOW = 1e-60
 """Above the loss where a probability is too small for a float."""
 _MAX_GAPS = 2**52  # beyond, floats cannot tell one gap from the next: the Gaussian bound is used
-_SURE = 40.0  # ``Phi`` of it is a float of 1
+_SURE = 68.0  # from here on E is below 1e-60 if ``alpha w`` is `_LARGEST_EXPONENT` at most
+_POINTS = 512  # gaps that are tried at once where few orders are asked for
 _PARTS = 8  # of a block of gaps, or a cell of the line, that is split
 # of an integral over a rise of width 1 at most
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(10)
@@ -205,7 +206,9 @@ def stability_test_rdp(
 
     The test subtracts ``shift``; between neighbors the gap moves by ``window`` votes. The maximum
     runs over all gaps ``q`` in ``{shift, shift + 1/2, ...}`` up to ``num_teachers`` and
-    both directions. Returns ``[K]``; never more than the Gaussian ``alpha window^2 / (2 sigma^2)``.
+    both directions. Returns ``[K]``; never more than the Gaussian ``alpha window^2 / (2 sigma^2)``,
+    which it is at orders ``alpha w > 30``, ``w = window / sigma``, of teachers whose gaps reach
+    beyond all that matter below. No epsilon at a delta above 1e-100 has its best order there.
 
     A block of gaps is skipped if a bound on all of them lies below a gap already evaluated. With
     ``x`` the ``Phi^-1`` of the probability that a gap passes, Q and P the laws at ``x`` and ``x +
@@ -218,37 +221,31 @@ def stability_test_rdp(
     alpha = np.atleast_1d(np.asarray(orders, dtype=np.float64))
     with np.errstate(over="ignore"):
         bound = alpha * (window / sigma) * (window / sigma) / 2
-    last = max(0, 2 * (num_teachers - shift))  # gaps are counted in half votes beyond the shift
-
+    # gaps are counted in half votes beyond the shift
+    last, lowest = max(0, 2 * (num_teachers - shift)), float(ndtri(delta_test))
     if last > _MAX_GAPS:
         return bound
 
     def divergence(order_index: IntArray, starts: IntArray, ends: IntArray) -> FloatArray:
         largest = _largest_rdp(
-            alpha[order_index],
-            starts,
-            ends,
-            float(ndtri(delta_test)),
-            1 / (2 * sigma),
-            window / sigma,
+            alpha[order_index], starts, ends, lowest, 1 / (2 * sigma), window / sigma
         )
         # beyond the range of floats: the Gaussian bound is used
         return np.where(np.isnan(largest), np.inf, largest)
 
-    # ends of blocks, and the order that each is there for; gaps that all but surely pass come apart
-    near = int(min(last, 2 * sigma * max(0.0, _SURE - float(ndtri(delta_test)))))
-    order_index = np.tile(np.arange(alpha.size), 2)
-    start, end = np.repeat([0, near], alpha.size), np.repeat([near, last], alpha.size)
-    ends = np.stack([start, end])
-    worst = divergence(np.stack([order_index, order_index]), ends, ends)
-    worst = worst.reshape(4, -1).max(axis=0)
+    near = int(min(last, 2 * sigma * (_SURE - lowest)))
+    # up to this order all gaps beyond `near` cost less than `UNDERFLOW`
+    searched = alpha * (window / sigma) <= (_LARGEST_EXPONENT if near < last else math.inf)
+    worst = np.where(searched, 0.0, bound)
+    # blocks of the gaps above `start` up to `end`, and the order that each is there for
+    order_index = np.flatnonzero(searched)
+    start, end = np.full(order_index.size, -1), np.full(order_index.size, near)
     while start.size:
-        cuts = start[:, None] + (end - start)[:, None] * np.arange(_PARTS + 1) // _PARTS
-        order_of = np.broadcast_to(order_index[:, None], cuts.shape)
-        points, point_order = cuts[:, 1:-1].ravel(), order_of[:, 1:-1].ravel()
-        start, end, order_index = cuts[:, :-1].ravel(), cuts[:, 1:].ravel(), order_of[:, 1:].ravel()
-        inside = end - start > 1
-        start, end, order_index = start[inside], end[inside], order_index[inside]
+        parts = min(int((end - start).min()), max(_PARTS, _POINTS // start.size))
+        cuts = start[:, None] + (end - start)[:, None] * np.arange(parts + 1) // parts
+        start, points = cuts[:, :-1].ravel(), cuts[:, 1:].ravel()
+        point_order, inside = np.repeat(order_index, parts), points - start > 1
+        start, end, order_index = start[inside], points[inside], point_order[inside]
         # gaps and blocks at once: few calls matter more than few numbers
         at_points, highest = np.split(
             divergence(
@@ -291,54 +288,58 @@ def _largest_rdp(
     passes, fails = log_ndtr_rise(low, width), log_ndtr_rise(-high, width)
     upward = _two_outcome_rdp(
         alpha,
-        _Outcome(passes[first], passes[first], high[first], low[first], low[last]),
-        _Outcome(-fails[last], -fails[first], -high[first], -low[first], -low[first]),
+        _Outcome(passes, high, low, first, first, last),
+        _Outcome(-fails, -high, -low, last, first, first),
     )
     downward = _two_outcome_rdp(
         alpha,
-        _Outcome(-passes[first], -passes[last], low[last], high[last], high[last]),
-        _Outcome(fails[last], fails[last], -low[last], -high[last], -high[first]),
+        _Outcome(-passes, low, high, first, last, last),
+        _Outcome(fails, -low, -high, last, last, first),
     )
     return np.maximum(upward, downward)
 
 
 class _Outcome(NamedTuple):
-    """Bounds on one outcome of two laws P and Q, for a block of pairs of laws."""
+    """One outcome of pairs of laws P and Q, and which of the pairs bound it in each block."""
 
     loss: FloatArray
-    """``log(P / Q)`` where its absolute value is largest."""
-    top: FloatArray
-    """``log(P / Q)`` where it is largest."""
+    """``log(P / Q)`` of each pair."""
     p: FloatArray
-    """``Phi^-1(P)`` there."""
+    """``Phi^-1(P)``."""
     q: FloatArray
-    """``Phi^-1(Q)`` there."""
-    most: FloatArray
-    """The largest ``Phi^-1(Q)``."""
+    """``Phi^-1(Q)``."""
+    furthest: IntArray
+    """The pair of each block with the largest absolute value of the loss."""
+    top: IntArray
+    """The one with the largest loss."""
+    most: IntArray
+    """The one with the largest Q."""
 
 
 def _two_outcome_rdp(alpha: FloatArray, *outcomes: _Outcome) -> FloatArray:
-    """Return the largest Renyi divergence of P from Q, rounded upwards."""
+    """Return the largest Renyi divergence of P from Q in each block, rounded upwards."""
     excess, largest = np.zeros(()), np.zeros(())
-    for loss, _, _, _, most in outcomes:
+    # blocks share pairs: the slow functions of one pair are evaluated once
+    for loss, _, q, furthest, _, most in outcomes:
         # E_Q[r^alpha] - 1 as E_Q[r^alpha - 1 - alpha (r - 1)]: no term is negative, so small ones
         # keep their digits
-        curved, linear = np.expm1(alpha * loss), alpha * np.expm1(loss)
-        slack = ROUNDING * (np.abs(curved) + np.abs(linear))
-        excess = excess + ndtr(most) * (
-            (curved - linear) * (1 + LOSS_ERROR * (2 + np.abs(alpha * loss))) + slack
+        power = alpha * loss[furthest]
+        curved, linear = np.expm1(power), alpha * np.expm1(loss)[furthest]
+        excess = excess + ndtr(q)[most] * (
+            (curved - linear) * (1 + LOSS_ERROR * (2 + np.abs(power)))
+            + ROUNDING * np.abs(curved + linear)
         )
-        largest = np.maximum(largest, np.abs(alpha * loss))
+        largest = np.maximum(largest, np.abs(power))
     total: FloatArray = np.asarray(np.log1p(excess), dtype=np.float64)
     # beyond the range of exp, in log space
     far = ~(largest < 600)
-    terms = [
-        alpha[far] * top[far]
-        + log_ndtr(most[far])
-        - ROUNDING * alpha[far] * (log_ndtr(p[far]) + log_ndtr(q[far]))
-        for _, top, p, q, most in outcomes
-    ]
-    total[far] = np.logaddexp(*terms) + ROUNDING
+    if far.any():
+        terms = [
+            alpha[far] * (loss - ROUNDING * (log_ndtr(p) + log_ndtr(q)))[top[far]]
+            + log_ndtr(q)[most[far]]
+            for loss, p, q, _, top, most in outcomes
+        ]
+        total[far] = np.logaddexp(*terms) + ROUNDING
     return total / (alpha - 1)
 
 

@@ -109,9 +109,12 @@ def _require_weight(**weights: int | None) -> None:
 
 def _require_below_infinity(**regularizers: Sequence[float] | None) -> None:
     for name, values in given(**regularizers).items():
-        numbers = tuple(map(float, values))
-        below = all(value < math.inf for value in numbers)
-        require(below, f"a {name} below infinity", **{name: numbers})
+        numbers = np.asarray(values, dtype=np.float64)
+        require(
+            (numbers < math.inf).all(),
+            f"a {name} below infinity",
+            **{name: tuple(numbers.tolist())},
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -356,8 +356,8 @@ class FixedTopKMechanism(GapMechanism[FixedTopK]):
 
     @property
     def _preferences(self) -> dict[str, Any]:
-        ranks = range(self.num_labels + 1)
-        return {"regularizer": tuple(-self.rank_penalty * abs(j - self.k) for j in ranks)}
+        ranks = np.arange(self.num_labels + 1)
+        return {"regularizer": tuple((-self.rank_penalty * np.abs(ranks - self.k)).tolist())}
 
     def __call__(self, scores: ArrayLike, *, generator: np.random.Generator) -> FixedTopK:
         """Release sets of k labels by scores ``[C]`` or ``[B, C]`` in ``[0, num_teachers]``.

@@ -68,7 +68,7 @@ def test_stability_curve_is_the_maximum_over_gaps() -> None:
 def outcome(p: float, q: float) -> _Outcome:
     """One outcome of probabilities ``Phi(p)`` and ``Phi(q)``."""
     loss = np.array([float(mp.log(oracles.phi(mp.mpf(p)) / oracles.phi(mp.mpf(q))))])
-    return _Outcome(loss, loss, *(np.array([at]) for at in (p, q, q)))
+    return _Outcome(loss, np.array([p]), np.array([q]), *[np.array([0])] * 3)
 
 
 @pytest.mark.parametrize(
