@@ -13,6 +13,7 @@ it finds it again by its token. `verify_ledger` computes everything in the ledge
 from __future__ import annotations
 
 import filecmp
+import gc
 import hashlib
 import json
 import os
@@ -316,32 +317,24 @@ def rows_after(
     """
     number, previous = head
     while True:
-        block, last = _some_rows(connection, number)
-        if number:
-            require(
-                bool(block) and (block[0][0], block[0][2]) == (number, previous),
-                f"a ledger at {path} that continues row {number}",
-            )
+        # one statement sees one state of the file
+        block = connection.execute(_SOME_ROWS, (number or -(2**63), _ROWS)).fetchall()
+        last, *_ = block.pop(0)
+        require(
+            not number or (bool(block) and (block[0][0], block[0][2]) == (number, previous)),
+            f"a ledger at {path} that continues row {number}",
+        )
         rows = block[1 if number else 0 :]
         for row, text, digest in rows:
             number, previous = number + 1, chained(previous, str(text))
             if row != number or digest != previous:
-                damage = f"row {row} does not follow from those before it"
-                require(False, "an intact ledger", path=str(path), damage=damage)
+                rule = "an intact ledger, where each row follows from those before it"
+                require(False, rule, path=str(path), row=row)
         if rows:
             yield [(text, digest) for _, text, digest in rows]
         if len(block) < _ROWS:
             break
     require(last == number, f"an intact ledger of {last} rows", path=str(path), rows=number)
-
-
-def _some_rows(
-    connection: sqlite3.Connection, number: int
-) -> tuple[list[tuple[int, str, str]], int]:
-    """Return row ``number`` and some rows after it, and the number of the last row ever written."""
-    # one statement sees one state of the file
-    (last, *_), *rows = connection.execute(_SOME_ROWS, (number or -(2**63), _ROWS)).fetchall()
-    return rows, last
 
 
 def append_row(connection: sqlite3.Connection, head: LedgerHead, text: str) -> LedgerHead:
@@ -406,8 +399,7 @@ class Ledger:
     @property
     def head(self) -> LedgerHead:
         """The number of rows, and the digest of the last one."""
-        with self._reading() as history:
-            return history.head
+        return self.snapshot().head
 
     def snapshot(self) -> LedgerSnapshot:
         """Return the content of the ledger."""
@@ -416,8 +408,7 @@ class Ledger:
 
     def entries(self) -> tuple[LedgerEntry, ...]:
         """Return all releases, oldest first."""
-        with self._reading() as history:
-            return tuple(history.entries)
+        return self.snapshot().entries
 
     def reserve(
         self,
@@ -670,7 +661,10 @@ def _read_history(path: Path, *, rows: int | None = None, final: bool = False) -
     history, before = History(), _marks_of(path)
     if not final and rows is None and path in _READ and _READ[path][0] == before:
         return _READ[path][1].copied()
-    with opened_log(path, writable=False) as connection:
+    with opened_log(path, writable=False) as connection, ExitStack() as after:
+        if gc.isenabled():  # it would walk over all rows again and again
+            gc.disable()
+            after.callback(gc.enable)
         require_intact(connection, path, "integrity_check" if final else "quick_check")
         for block in rows_after(connection, history.head, path):
             history.fold_rows(block if rows is None else block[: rows - history.head.rows], path)

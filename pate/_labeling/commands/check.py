@@ -454,10 +454,8 @@ def _print_epsilons(
 
 
 def _delta_of(book: LedgerSnapshot) -> float:
-    if book.budget is not None:
-        return book.budget.delta
-    deltas = [entry.delta for entry in book.entries if entry.delta is not None]
-    return deltas[-1] if deltas else 1e-6
+    deltas = [1e-6, *(entry.delta for entry in book.entries if entry.delta is not None)]
+    return deltas[-1] if book.budget is None else book.budget.delta
 
 
 show = partial(run_command, "ledger show", ledger_show, special={"--all": FLAG})

@@ -1,5 +1,6 @@
 """The file of a ledger: damaged, altered, exchanged or incomplete rows stop every reader."""
 
+import gc
 import random
 import re
 import sqlite3
@@ -98,6 +99,7 @@ def test_a_row_that_was_changed_is_noticed(path: Path, statement: str) -> None:
     filled(path)
     tamper(path, statement)
     require_stop(path)
+    assert gc.isenabled()  # which reading pauses
 
 
 @pytest.mark.parametrize("rows", [1, 3])
