@@ -65,13 +65,16 @@ def picture(path: Path, width: int, height: int, bits: int) -> None:
     path.write_bytes(b"\x89PNG\r\n\x1a\n" + b"".join(parts))
 
 
-def archive(path: Path, shape: tuple[int, ...]) -> None:
-    """Write an ``.npz`` with an array of zeros."""
+def archive(path: Path, shape: tuple[int, ...], name: str = "X") -> None:
+    """Add an array of zeros to an ``.npz``."""
     header = BytesIO()
     np.lib.format.write_array_header_1_0(
         header, {"descr": "<f4", "fortran_order": False, "shape": shape}
     )
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as file, file.open("X.npy", "w") as array:
+    with (
+        zipfile.ZipFile(path, "a", zipfile.ZIP_DEFLATED) as file,
+        file.open(f"{name}.npy", "w") as array,
+    ):
         array.write(header.getvalue())
         left = 4 * int(np.prod(shape))
         while left:
@@ -186,6 +189,15 @@ def one_line(place: Path) -> list[str]:
     return ["init", f"{place}/recipe", f"--data={place}/x.csv"]
 
 
+def labels(place: Path) -> list[str]:
+    path = place / "run/public/labels.npz"
+    with np.load(path) as file:
+        arrays = {name: file[name] for name in file.files if name != "values"}
+    np.savez(path, **arrays | {"ids": np.full(1_500_000, "a")})
+    archive(path, (100_000_000,), "values")
+    return ["verify", f"{place}/run"]
+
+
 def recipe(place: Path) -> list[str]:
     folder = place / "recipe"
     folder.mkdir()
@@ -255,6 +267,7 @@ HOSTILE: dict[str, Callable[[Path], list[str]]] = {
     "privacy.json": of_model("privacy.json"),
     "label.json": of_run("private/label.json"),
     "labels.npz": of_run("public/labels.npz"),
+    "labels of zeros": labels,
     "samples": of_samples(lambda path: archive(path, (40_000_000, 6))),
     "picture": of_picture(13_000, 13_000, 8),
     "picture of 16 bits": of_picture(13_000, 13_000, 16),

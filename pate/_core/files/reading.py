@@ -14,7 +14,7 @@ import os
 import sys
 import warnings
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, partial
@@ -40,6 +40,8 @@ if TYPE_CHECKING:
     from PIL import Image
 
 Json = dict[str, Any]
+Header = tuple[tuple[int, ...], Literal["C", "F"], np.dtype[Any]]
+"""The shape, the order and the type of a stored array."""
 
 SMALL = 1 << 22
 """The most bytes of a file of settings, facts or progress."""
@@ -297,6 +299,7 @@ def read_arrays(
     *,
     unread: Sequence[str] = (),
     mapped: Sequence[str] = (),
+    check: Callable[[dict[str, Header]], None] | None = None,
     what: str = "an .npz file of plain arrays",
 ) -> dict[str, NDArray[Any]]:
     """Return the arrays of an ``.npz`` file by name.
@@ -308,6 +311,8 @@ def read_arrays(
         unread: names of arrays that may be present and are not read.
         mapped: names of arrays to map (`numpy.memmap`) instead of reading them into memory, if they
             hold numbers and are not compressed. Their checksums are compared.
+        check: raises ``ValueError`` on shapes and types that no honest file has, before an array is
+            read.
         what: a description of the file, for errors.
 
     Raises:
@@ -321,6 +326,8 @@ def read_arrays(
         missing = [name for name in required if name not in members]
         require(not missing, f"the arrays {', '.join(required)} in {path}", missing=missing)
         names = [name for name in (*required, *optional) if name in members]
+        if check is not None:
+            check({name: _header(archive, members[name]) for name in names})
         return {name: _array(archive, members[name], mapped=name in mapped) for name in names}
 
 
@@ -413,8 +420,7 @@ class Blocks:
             ]
             if not members:
                 return None
-            with archive.open(members[-1]) as file:
-                shape, *_ = _require_fitting(file, members[-1].file_size, name)
+            shape, *_ = _header(archive, members[-1])
         return cls(shape, path, members[-1].filename, what)
 
     def __iter__(self) -> Iterator[NDArray[Any]]:
@@ -455,6 +461,11 @@ def map_array(path: Path, mode: Literal["r", "r+"] = "r") -> np.memmap[Any, np.d
     return array
 
 
+def _header(archive: ZipFile, member: ZipInfo) -> Header:
+    with archive.open(member) as file:
+        return _require_fitting(file, member.file_size, member.filename)
+
+
 def _array(archive: ZipFile, member: ZipInfo, *, mapped: bool) -> NDArray[Any]:
     """Return an array, after comparing its header with its size and before inflating anything."""
     with archive.open(member) as file:
@@ -487,9 +498,7 @@ def _content(file: IO[bytes]) -> NDArray[Any]:
     return array
 
 
-def _require_fitting(
-    file: IO[bytes], size: int, name: str
-) -> tuple[tuple[int, ...], Literal["C", "F"], np.dtype[Any]]:
+def _require_fitting(file: IO[bytes], size: int, name: str) -> Header:
     """Return the header of an array, which must be of plain values and match the file's size."""
     try:
         version = np.lib.format.read_magic(file)

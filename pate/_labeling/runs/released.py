@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ from typing import IO, Any, Literal, Self, get_args
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pate._core.files.reading import Json, digest, read_arrays, read_json
+from pate._core.files.reading import SMALL, Header, Json, digest, read_arrays, read_json
 from pate._core.validation import (
     MOST_VOTERS,
     BoolArray,
@@ -244,19 +245,29 @@ class ReleasedLabels(Queries):
 
 
 def _read(path: Path) -> dict[str, NDArray[Any]]:
-    """Return the arrays in a file of labels, with their types and shapes checked."""
+    """Return the arrays in a file of labels. Types and shapes are checked before any is read."""
+
+    def check(headers: dict[str, Header]) -> None:
+        shape = {name: headers[name][0][:1] for name in ("ids", "label_names")}
+        table = shape["ids"] + shape["label_names"]
+        shapes = shape | {"steps": shape["ids"], "labels": table, "mask": table, "values": table}
+        for name, (actual, _, dtype) in headers.items():
+            wanted = (min(math.prod(actual), SMALL),) if name == "columns" else shapes.get(name, ())
+            kinds = (_KINDS | _OPTIONAL_KINDS)[name]
+            require(
+                actual == wanted and dtype.kind in kinds and dtype.itemsize <= SMALL,
+                f"{name} of shape {wanted} in {path}",
+                shape=actual,
+                dtype=str(dtype),
+            )
+
     arrays = read_arrays(
-        path, [*_KINDS], [*_OPTIONAL_KINDS], what="the labels that `pate label` left"
+        path,
+        [*_KINDS],
+        [*_OPTIONAL_KINDS],
+        check=check,
+        what="the labels that `pate label` left",
     )
-    shape = {"ids": arrays["ids"].shape[:1], "label_names": arrays["label_names"].shape[:1]}
-    table = shape["ids"] + shape["label_names"]
-    shapes = shape | {"steps": shape["ids"]} | dict.fromkeys(("labels", "mask", "values"), table)
-    for name, array in arrays.items():
-        wanted = (array.size,) if name == "columns" else shapes.get(name, ())
-        fits = array.shape == wanted and array.dtype.kind in (_KINDS | _OPTIONAL_KINDS)[name]
-        require(
-            fits, f"{name} of shape {wanted} in {path}", shape=array.shape, dtype=str(array.dtype)
-        )
     require(
         arrays["format"] == FORMAT,
         f"labels of format {FORMAT}, which this version of pate reads, in {path}",
