@@ -65,7 +65,7 @@ def _run(words: list[str], name: str | None) -> int:
             with chdir(os.path.dirname(os.__file__)):
                 import_module("matplotlib")
         try:
-            from pate._core.progress import owner_reads
+            from pate._core.validation import owner_reads
             from pate._labeling.commands.places import importable, with_shipped_files, without_code
 
             rest, folders, owner = without_code(words[len(name.split()) :])

@@ -35,14 +35,12 @@ if TYPE_CHECKING:
         TextTable as TextTable,
     )
     from pate._networks.data.datasets import (
+        FrozenBackbone as FrozenBackbone,
         HuggingFace as HuggingFace,
         Keys as Keys,
         LightningData as LightningData,
-        TorchDatasets as TorchDatasets,
-    )
-    from pate._networks.data.torch_maps import (
-        FrozenBackbone as FrozenBackbone,
         PictureTransforms as PictureTransforms,
+        TorchDatasets as TorchDatasets,
     )
 else:
     __getattr__, __dir__ = lazy_names(__name__, __file__)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pate._labeling.testing.batches import (
         BatchContract as BatchContract,
         SoftReleaseContract as SoftReleaseContract,
+        SourceContract as SourceContract,
     )
-    from pate._labeling.testing.sources import SourceContract as SourceContract
 else:
     __getattr__, __dir__ = lazy_names(__name__, __file__)

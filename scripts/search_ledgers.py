@@ -34,9 +34,8 @@ from pate import ClosedFormPlan, LabelSettings, RunPlan, StudentPlan
 from pate._core.accounting.cost import NeighboringRelation
 from pate._core.files.reading import digest
 from pate._core.files.writing import write_json
-from pate._core.progress import stage_bar
 from pate._core.settings import Partial
-from pate._core.validation import IntArray
+from pate._core.validation import IntArray, stage_bar
 from pate._labeling.data.records import assign_teachers, parts_of_groups
 from pate._labeling.release.label_settings import resolve_settings
 from pate._labeling.runs.run import KEY_BYTES, KEY_FILE, LABEL, Run

@@ -33,14 +33,18 @@ from pate._labeling.release.between_runs import (
     released_before,
     unit_of,
 )
-from pate._labeling.release.forecast import LEAST, Forecast, may_abstain, some_of, some_rows
-from pate._labeling.release.hopeless import (
+from pate._labeling.release.forecast import (
+    LEAST,
+    Forecast,
     describe_absent,
     describe_few,
     describe_hopeless,
     describe_unlike,
     effective_columns,
+    may_abstain,
     refuse_hopeless,
+    some_of,
+    some_rows,
 )
 from pate._labeling.release.label_settings import (
     LabelSettings,

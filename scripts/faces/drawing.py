@@ -13,8 +13,7 @@ from PIL import Image
 
 from pate._core.files.reading import Json, read_json
 from pate._core.files.writing import require_disk, write_json, write_text
-from pate._core.progress import stage_bar
-from pate._core.validation import Float32Array, UInt8Array, require
+from pate._core.validation import Float32Array, UInt8Array, require, stage_bar
 from scripts.faces.canvas import (
     FACE_ATTRIBUTES,
     Canvas,

@@ -10,8 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pate._core.progress import stage_bar
-from pate._core.validation import BoolArray, FloatArray, IntArray
+from pate._core.validation import BoolArray, FloatArray, IntArray, stage_bar
 from pate.accounting import NeighboringRelation, RDPAccountant
 from pate.mechanisms import (
     GammaCounts,

@@ -12,8 +12,7 @@ import numpy as np
 from scipy.special import gammaln, logsumexp
 
 from pate._core.mechanisms.noise import ChoiceNoise
-from pate._core.progress import stage_bar
-from pate._core.validation import FloatArray, IntArray
+from pate._core.validation import FloatArray, IntArray, stage_bar
 from pate.mechanisms import JointMechanism, joint_window, scale_for_epsilon
 from scripts.reproduction.findings import Claim, Effort, Finding, Reason, Row
 from scripts.reproduction.gillenwater import (

@@ -11,8 +11,14 @@ import numpy as np
 from scipy.integrate import quad
 
 from pate._core.mechanisms.base import choice_event
-from pate._core.progress import stage_bar
-from pate._core.validation import FloatArray, IntArray, require, require_count, require_positive
+from pate._core.validation import (
+    FloatArray,
+    IntArray,
+    require,
+    require_count,
+    require_positive,
+    stage_bar,
+)
 from pate.accounting import (
     ComposedEvent,
     Event,

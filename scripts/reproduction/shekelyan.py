@@ -21,13 +21,13 @@ from scipy.signal import fftconvolve
 
 from pate._core.mechanisms.canonical import CanonicalLoss
 from pate._core.mechanisms.noise import Noise, log_survival, require_noise
-from pate._core.progress import stage_bar
 from pate._core.validation import (
     FloatArray,
     require,
     require_count,
     require_in_open_unit_interval,
     require_positive,
+    stage_bar,
 )
 from pate.mechanisms import CanonicalMechanism
 from scripts.reproduction.canonical_classes import class_probabilities, good_bounds, great_bounds

@@ -19,7 +19,6 @@ from scipy.special import gammaln, log_ndtr, ndtr
 
 from pate import VoteShape
 from pate._core.accounting.accountant import Conversion
-from pate._core.progress import stage_bar
 from pate._core.validation import (
     FloatArray,
     IntArray,
@@ -27,6 +26,7 @@ from pate._core.validation import (
     require_count,
     require_in_open_unit_interval,
     require_positive,
+    stage_bar,
 )
 from pate.accounting import NeighboringRelation, epsilon_of
 from pate.aggregators import Aggregator, StableTopK

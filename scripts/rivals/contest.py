@@ -14,12 +14,12 @@ from scipy.optimize import minimize
 from scipy.special import expit
 
 from pate._core.accounting.accountant import COARSE_ORDERS
-from pate._core.progress import stage_bar
 from pate._core.validation import (
     FloatArray,
     StrArray,
     UInt8Array,
     require,
+    stage_bar,
 )
 from pate._labeling.linear import match_logistic_moments
 from pate._labeling.runs.released import DECISION_METRICS, average_precision

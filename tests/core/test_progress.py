@@ -5,18 +5,18 @@ import os
 import signal
 import threading
 
-from pate._core import progress
-from pate._core.progress import stage_bar
+from pate._core import validation
+from pate._core.validation import stage_bar
 
 
 def _die_while_drawing() -> None:
-    progress._Bar.get_lock().acquire()
+    validation._Bar.get_lock().acquire()
     os.kill(os.getpid(), signal.SIGKILL)
 
 
 def test_a_forked_process_that_is_killed_while_drawing_blocks_no_bar() -> None:
     process = multiprocessing.get_context("fork").Process(target=_die_while_drawing)
-    progress._Bar.get_lock()
+    validation._Bar.get_lock()
     process.start()
     process.join()
     assert process.exitcode == -signal.SIGKILL

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from pate import LabelSettings, RunPlan, TeacherPlan
-from pate._core.progress import owner_reads
 from pate._core.settings import Partial
+from pate._core.validation import owner_reads
 from pate._labeling.teachers import FIRST
 from pate.aggregators import NoisyVotes, StableTopK
 from pate.data import Arrays

@@ -44,12 +44,12 @@ from pate._core.files.writing import (
     write_text,
 )
 from pate._core.mechanisms.noise import KEY_BITS, draw_key, private_generator, seeded_generator
-from pate._core.progress import step_bar
 from pate._core.validation import (
     MOST_VOTERS,
     explain_os_error,
     require,
     require_in_open_unit_interval,
+    step_bar,
 )
 
 LARGEST_DELTA = 1e-3

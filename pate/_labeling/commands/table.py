@@ -80,12 +80,12 @@ _COMMANDS: dict[str, Command] = {
         "pate student test --run runs/mine",
     ),
     "predict": Command(
-        "pate._labeling.commands.predict:predict_main",
+        "pate._labeling.commands.stages:predict_main",
         "predict new pictures or arrays with an exported student",
         "pate predict runs/mine/public/student/model pictures --output predictions.csv",
     ),
     "export": Command(
-        "pate._labeling.commands.predict:export_main",
+        "pate._labeling.commands.stages:export_main",
         "write an exported student for torch or ONNX Runtime",
         "pate export runs/mine/public/student/model --format onnx --output student.onnx",
     ),

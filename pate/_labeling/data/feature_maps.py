@@ -19,8 +19,7 @@ from scipy.spatial.distance import cdist
 
 from pate._core.files.reading import Json
 from pate._core.package import find
-from pate._core.progress import stage_bar
-from pate._core.validation import Float32Array, FloatArray, require, require_count
+from pate._core.validation import Float32Array, FloatArray, require, require_count, stage_bar
 from pate._labeling.data.pictures import PatchFeatures
 from pate._labeling.data.records import (
     FeatureMap,

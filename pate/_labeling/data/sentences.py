@@ -28,9 +28,8 @@ from pate._core.files.reading import (
     read_text,
 )
 from pate._core.files.writing import lease, write_text
-from pate._core.progress import stage_bar
 from pate._core.settings import RecordsInitArgs
-from pate._core.validation import Float32Array, IntArray, as_float32, require
+from pate._core.validation import Float32Array, IntArray, as_float32, require, stage_bar
 
 # steps between two marks of how far it is
 _MARK = 20

@@ -36,7 +36,7 @@ from pate._core.release.transaction import (
 from pate._core.validation import IntArray, expecting, require
 from pate._labeling.aggregators.base import LEAST_ANSWERED, Aggregator, Release
 from pate._labeling.release.between_runs import ledger_scope, open_ledger, unit_by
-from pate._labeling.release.hopeless import REMEDY
+from pate._labeling.release.forecast import REMEDY
 from pate._labeling.release.label_settings import (
     LabelSettings,
     digest_of,

@@ -27,9 +27,8 @@ from pate._core.files.reading import (
     read_text,
 )
 from pate._core.files.writing import make_once, write_json, write_text
-from pate._core.progress import owner_reads
 from pate._core.settings import SettingsParser, encode
-from pate._core.validation import expecting, require, require_given, require_known
+from pate._core.validation import expecting, owner_reads, require, require_given, require_known
 from pate._labeling.data.records import FeatureMap, Role
 from pate._labeling.data.source import DataSource
 

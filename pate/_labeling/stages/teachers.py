@@ -26,7 +26,6 @@ from pate._core.files.reading import (
 )
 from pate._core.files.writing import atomic_write, make_folder, require_disk
 from pate._core.package import find
-from pate._core.progress import stage_bar
 from pate._core.settings import decode_fields, encode_fields
 from pate._core.validation import (
     MOST_VOTERS,
@@ -36,6 +35,7 @@ from pate._core.validation import (
     IntArray,
     StrArray,
     require,
+    stage_bar,
 )
 from pate._labeling.data.pictures import ImageFiles
 from pate._labeling.data.records import (

@@ -23,7 +23,6 @@ from pate._core.accounting.history import PrivacyUnit
 from pate._core.accounting.ledger import ledger_beside, ledger_in
 from pate._core.files.reading import Blocks, Json, Stream, digest, read_arrays
 from pate._core.files.writing import write_arrays
-from pate._core.progress import step_bar
 from pate._core.validation import (
     LARGEST,
     FloatArray,
@@ -35,6 +34,7 @@ from pate._core.validation import (
     require_distinct,
     require_given,
     require_label_names,
+    step_bar,
 )
 from pate._labeling.data.records import Role
 from pate._labeling.data.source import DataSource, expand_path

@@ -21,7 +21,7 @@ from pate._labeling.data.feature_maps import (
     save_map,
 )
 from pate._labeling.data.records import ArrayFeatures, FeatureMap
-from pate._networks.data.torch_maps import FrozenBackbone, PictureTransforms
+from pate._networks.data.datasets import FrozenBackbone, PictureTransforms
 from pate._networks.settings import restored_network, without_weights
 
 

@@ -30,12 +30,12 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 from torch.utils.data import DataLoader, Dataset, Sampler
 
-from pate._core.progress import stage_bar
 from pate._core.validation import (
     BoolArray,
     IntArray,
     require,
     require_count,
+    stage_bar,
 )
 from pate._labeling.data.records import Features, Role, known_truth
 from pate._labeling.linear import constant_logits, labels_better_than_constant

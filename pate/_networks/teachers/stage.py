@@ -36,8 +36,7 @@ from pate._core.files.writing import (
     require_disk,
     write_text,
 )
-from pate._core.progress import stage_bar
-from pate._core.validation import Float32Array, FloatArray, require
+from pate._core.validation import Float32Array, FloatArray, require, stage_bar
 from pate._labeling.data.records import Role, known_truth
 from pate._labeling.data.source import DataSource
 from pate._labeling.linear import flat

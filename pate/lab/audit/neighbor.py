@@ -32,9 +32,8 @@ from pate._core.accounting.ledger import Ledger, ledger_in, read_ledger
 from pate._core.accounting.statement import Statement, sha256
 from pate._core.files.reading import LARGE, digest, load_json, load_yaml
 from pate._core.package import find
-from pate._core.progress import stage_bar
 from pate._core.settings import decode_fields
-from pate._core.validation import require
+from pate._core.validation import require, stage_bar
 from pate._labeling.data.records import Records, Role, assign_teachers
 from pate._labeling.data.source import DataSource
 from pate._labeling.linear import is_linear

@@ -1,20 +1,385 @@
-"""The command `pate report`: a page that may be published, or one with private sections."""
+"""The command `pate report`: a page that may be published, or one with private sections.
+
+The figures of the page come first, which the template `sections.html` sets in words: of findings,
+which may be published; then of private files, which must not be.
+"""
 
 import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from math import sqrt
 from pathlib import Path
+from textwrap import wrap
 from typing import Any
 
+import numpy as np
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from pate._core.accounting.cost import format_epsilon, format_exact
+from pate._core.accounting.charges import account, for_group_size
+from pate._core.accounting.cost import (
+    NeighboringRelation,
+    format_epsilon,
+    format_exact,
+    format_guess,
+)
+from pate._core.accounting.statement import (
+    FIXED_BEFOREHAND,
+    by_relation,
+    describe_budget,
+    describe_reach,
+    describe_state,
+    ledger_words,
+)
+from pate._core.files.reading import Json
 from pate._core.files.writing import atomic_write
 from pate._core.package import __version__
-from pate._core.validation import require, require_count
+from pate._core.validation import FloatArray, require, require_count
 from pate._labeling.commands.parsing import FLAG, run_command
-from pate._labeling.runs.run import REPORT
-from pate.lab.report.page import Bar, read_findings
-from pate.lab.report.sections import PRIVATE, PUBLIC, words_of, wrapped
+from pate._labeling.commands.run import describe_verdict
+from pate._labeling.runs.released import ReleasedLabels
+from pate._labeling.runs.run import (
+    REPORT,
+    TEACHERS_FIT,
+    TEACHERS_VOTE,
+    VOTES_IMPORT,
+    Run,
+)
+from pate._labeling.runs.vote_store import finished_votes
+from pate._labeling.votes.kinds import Counts, rows_of
+from pate.lab.report.page import (
+    INK,
+    Bar,
+    Findings,
+    Learned,
+    Picture,
+    Released,
+    Table,
+    barred,
+    chart,
+    line_chart,
+    read_findings,
+    read_log,
+    samples_of,
+    shown,
+)
+
+PUBLIC = {
+    "labels": "Label by label",
+    "quality": "Calibration and precision",
+    "statement": "What is guaranteed",
+    "samples": "Samples",
+    "student": "The student",
+    "answers": "Queries and answers",
+    "ledger": "The ledger",
+    "curves": "Training",
+    "settings": "Settings",
+}
+PRIVATE = {
+    "votes": "The teachers' votes",
+    "losses": "Training of the teachers",
+    "private-settings": "Private settings",
+}
+"""Titles of sections by their anchor, a macro of the template."""
+SUMMARY = {
+    "macro_f1": "macro-F1",
+    "micro_f1": "micro-F1",
+    "mAP": "mAP",
+    "roc_auc": "ROC AUC",
+    "balanced_accuracy": "balanced accuracy",
+    "accuracy": "accuracy",
+}
+"""Figures over all labels, by their name in ``metrics.json``."""
+
+_DEVIATIONS = 1.96  # deviations of a normal law within which 95% of it lie
+
+
+def words_of(findings: Findings, num_samples: int) -> dict[str, Any]:
+    """Return all that the template's macros name: the findings, and functions of figures."""
+    return {
+        "findings": findings,
+        "by_relation": by_relation,
+        "format_guess": format_guess,
+        "ledger_words": ledger_words,
+        "describe_reach": describe_reach,
+        "describe_budget": describe_budget,
+        "FIXED_BEFOREHAND": FIXED_BEFOREHAND,
+        "ledger_table": ledger_table,
+        "answer_tables": answer_tables,
+        "samples_shown": samples_of(findings, num_samples),
+        "SUMMARY": SUMMARY,
+        "summaries": summaries,
+        "label_table": label_table,
+        "released_table": released_table,
+        "quality_charts": quality_charts,
+        "verdict": verdict,
+        "training_charts": training_charts,
+        "vote_figures": vote_figures,
+        "loss_chart": loss_chart,
+    }
+
+
+def ledger_table(released: Released) -> Table:
+    """Return the releases of a ledger, each with the epsilon that was reserved for it."""
+    today = released.today
+    relation = NeighboringRelation(today["neighboring_relation"])
+    teachers, delta = today["max_teachers_per_unit"], today["costs"][relation.value]["delta"]
+    entries = today.book.entries
+    listed = [entries[release["release"] - 1] for release in today["releases"]]
+    reserved = for_group_size([(entry.events, entry.count) for entry in listed], teachers)
+    rows = [
+        (
+            str(release["release"]),
+            str(release["at"]).replace("T", " ").replace("+00:00", " UTC"),
+            release["run"],
+            f"{release['count']:,}",
+            release["description"],
+            describe_state(release),
+            format_epsilon(account([charge], relation).get_epsilon(delta=delta)),
+        )
+        for release, charge in zip(today["releases"], reserved, strict=True)
+    ]
+    if len(entries) > 1:
+        queries = sum(entry.count for entry in entries)
+        whom = today["guarantees"][relation.value]["unit"]
+        together = next(row for row in today["reach"] if row["teachers"] == teachers)
+        total = "no total" if whom is None else format_epsilon(together[relation.value])
+        rows.append(("all", "", "", f"{queries:,}", "", "together", total))
+    reserved_under = f"ε reserved, {relation.value.upper()}"
+    head = ("release", "when", "run", "queries", "mechanism", "state", reserved_under)
+    return Table(
+        head, rows, wordy=(1, 2, 4, 5), strong=listed.index(entries[released.labels.release - 1])
+    )
+
+
+def wrapped(text: str) -> str:
+    """Return a text with its lines of more than 100 columns continued below, indented."""
+    lines: list[str] = []
+    for line in text.splitlines():
+        indent = " " * (len(line) - len(line.lstrip()) + 4)
+        lines += wrap(line, 100, subsequent_indent=indent, break_on_hyphens=False) or [""]
+    return "\n".join(lines)
+
+
+def answer_tables(labels: ReleasedLabels) -> Iterator[Table]:
+    """Yield the numbers of queries by price tier, if there are tiers, and the mechanism."""
+    if labels.tiers is not None:
+        tiers, counts = np.unique(labels.tiers, return_counts=True)
+        rows = zip(tiers.tolist(), counts.tolist(), strict=True)
+        yield Table(("price tier", "queries"), [(str(tier), f"{count:,}") for tier, count in rows])
+    if settings := [*_flat(labels.aggregator["init_args"])]:
+        name = labels.aggregator["class_path"].rpartition(".")[2]
+        yield Table((name, "setting"), settings, wordy=(1,))
+
+
+def _flat(value: Any, name: str = "") -> Iterator[tuple[str, str]]:
+    """Yield nested settings as pairs of dotted name and text, with short names of classes."""
+    if isinstance(value, Mapping) and {"class_path"} <= set(value):
+        yield name, str(value["class_path"]).rpartition(".")[2]
+        value = value.get("init_args", {})
+    if isinstance(value, Mapping):
+        for key, item in value.items():
+            yield from _flat(item, f"{name}.{key}".strip("."))
+    elif isinstance(value, list | tuple) and any(isinstance(item, Mapping) for item in value):
+        for number, item in enumerate(value):
+            yield from _flat(item, f"{name}[{number}]")
+    else:
+        yield name, f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def summaries(metrics: Json, titles: Mapping[str, str]) -> Iterator[tuple[str, Table]]:
+    """Yield tables of figures over all labels with a heading, one for each purpose of the cuts.
+
+    Args:
+        metrics: the content of ``metrics.json``.
+        titles: the titles of the rows, by the names in ``metrics``; absent ones are left out.
+    """
+    chosen: str = metrics["optimize"]
+    figures_of = {title: metrics[name] for name, title in titles.items() if name in metrics}
+
+    def table(figures: Mapping[str, Json], columns: Iterable[str]) -> Table:
+        return Table(
+            ("", *(SUMMARY[column] for column in columns)),
+            [
+                (title, *(shown(values.get(column)) for column in columns))
+                for title, values in figures.items()
+            ],
+            strong=0,
+        )
+
+    yield f"By cuts that serve {SUMMARY[chosen]}, as was chosen:", table(figures_of, SUMMARY)
+    purposes = next(iter(figures_of.values()))["at_cut"]
+    for purpose in purposes:
+        if purpose != chosen:
+            at_cut = {title: values["at_cut"][purpose] for title, values in figures_of.items()}
+            yield f"By cuts that serve {SUMMARY[purpose]}:", table(at_cut, purposes)
+
+
+def verdict(learned: Learned | None) -> str | None:
+    """Return a line on the student beside the best constant answer. None without test figures."""
+    if learned is None or not learned.metrics:
+        return None
+    return describe_verdict(learned.metrics["optimize"], learned.metrics)
+
+
+def released_table(labels: ReleasedLabels) -> Table:
+    """Return how often each label was released, and how often it was positive there."""
+    answered, ones = labels.mask.sum(axis=0), (labels.labels * labels.mask).sum(axis=0)
+    shares = ones / np.where(answered, answered, np.nan)
+    rows = [
+        (name, f"{int(count):,}", barred(float(share), f"{share:.0%}"))
+        for name, count, share in zip(labels.label_names, answered, shares, strict=True)
+    ]
+    return Table(("label", "released", "positive"), rows)
+
+
+def label_table(metrics: Json) -> Table:
+    """Return the test figures of a student for each label, with a mark at weak ones.
+
+    A label is weak if the interval of its average precision reaches down to the average precision
+    of constant answers, which is the share of records that have it, or if none of these is found.
+    """
+    rows = []
+    constant = metrics["all_majority"]["per_label"]
+    for name, label in metrics["student"]["per_label"].items():
+        precision, number = label["average_precision"], label["support"]
+        low, high = interval(precision, number)
+        blind = constant[name]["average_precision"]
+        weak = number and (low <= blind or not label["recall"])
+        text = f"{precision:.3f} ({low:.2f} to {high:.2f})" if number else ""
+        figures = [shown(label[each] if number else None) for each in ("recall", "precision", "f1")]
+        bar = barred(precision if number else float("nan"), text, blind)
+        rows.append((name, f"{number:,.0f}", *figures, bar, "weak" if weak else ""))
+    head = ("label", "support", "recall", "precision", "F1", "average precision", "note")
+    return Table(head, rows, wordy=(6,))
+
+
+def interval(share: float, number: float) -> tuple[float, float]:
+    """Return the 95% interval of Wilson (1927) of a share of so many records.
+
+    An average precision is a mean over the records with a label of figures in [0, 1], which vary no
+    more than records that count as 0 or 1 (Boyd, Eng & Page (2013)).
+
+    >>> interval(0.5, 100)
+    (0.40382..., 0.59617...)
+    """
+    if not number:
+        return 0.0, 1.0
+    square = _DEVIATIONS**2 / number
+    center, width = share + square / 2, sqrt(square * share * (1 - share) + square**2 / 4)
+    return (center - width) / (1 + square), (center + width) / (1 + square)
+
+
+def quality_charts(metrics: Json, names: Sequence[str]) -> list[Picture]:
+    """Return a calibration plot, and a plot of precision against recall, of a student."""
+    curves = metrics["student"]["curves"]
+    mean, share, number = np.array(curves["calibration"]).T
+
+    def calibration(axes: Any) -> None:
+        axes.plot([0, 1], [0, 1], linestyle=":", color=INK, linewidth=1)
+        axes.plot(mean, share)
+        axes.scatter(mean, share, s=10 + 90 * number / number.max())
+        axes.set(ylabel="share that have the label", xlim=(-0.02, 1.02), ylim=(-0.02, 1.05))
+
+    def precision(axes: Any) -> None:
+        for name, row in zip(("all labels", *names), curves["precision"], strict=False):
+            wide = 2.2 if name == "all labels" else 1.0
+            recalls = np.arange(1, len(row) + 1) / (len(row) or 1)
+            style = {"color": INK} if wide > 1 else {}
+            axes.plot(recalls, row, label=name, linewidth=wide, **style)
+        axes.set(ylabel="precision", xlim=(-0.02, 1.02), ylim=(-0.02, 1.05))
+        axes.legend(loc="lower left")
+
+    return [
+        chart(
+            "Calibration: the share of records that have a label, against the probability that the"
+            " student gives it, by tenths, all labels pooled. The area of a dot is the number of"
+            " its answers; on the dotted line probabilities are right.",
+            "probability",
+            calibration,
+            _SQUARE,
+        ),
+        chart(
+            "Precision against recall: the share of right labels among the surest answers that"
+            " find so many of the records with a label.",
+            "recall",
+            precision,
+            _SQUARE,
+        ),
+    ]
+
+
+_SQUARE = (4.4, 3.4)
+
+
+def training_charts(learned: Learned | None) -> list[Picture]:
+    """Return charts of the losses and of other figures of a student's training."""
+    rows = () if learned is None else learned.curves
+    series: dict[str, dict[str, list[tuple[float, float]]]] = {"loss": {}, "figures": {}}
+    for name in sorted({name for row in rows for name in row} - {"epoch", "step"}):
+        points = [(row["epoch"], row[name]) for row in rows if name in row and "epoch" in row]
+        if len(points) > 1:
+            series["loss" if name.endswith("loss") else "figures"][name] = points
+    charts = (line_chart(title, "epoch", lines) for title, lines in series.items())
+    return [each for each in charts if each is not None]
+
+
+_BINS = 20
+_LOSSES = ("max", "q90", "median", "q10", "min")
+
+
+def vote_figures(run: Run, released: Released | None) -> dict[str, Any] | str | None:
+    """Return figures of the votes of a run, or their kind if it has no counts. PRIVATE.
+
+    None before the vote. Raises ``ValueError`` if votes are missing or damaged.
+    """
+    if not (run.is_finished(VOTES_IMPORT) or run.is_finished(TEACHERS_VOTE)):
+        return None
+    store = finished_votes(run)
+    manifest = store.manifest()
+    if not issubclass(manifest.kind, Counts):
+        return manifest.kind.__name__
+    rows = None if released is None else rows_of(released.labels.ids, np.array(manifest.ids))
+    votes, _ = store.load(Counts, rows=rows)
+    shares: FloatArray = votes.counts / votes.num_teachers
+    agreement, majority = np.maximum(shares, 1 - shares), 2 * votes.counts > votes.num_teachers
+    head = ["label", "positive by majority", "agreement"]
+    columns: list[FloatArray] = [majority.mean(axis=0), agreement.mean(axis=0)]
+    correct = None
+    if released is not None:
+        labels = released.labels
+        right = np.where(labels.mask, labels.labels == majority, np.nan)
+        correct = float(np.nanmean(right)) if labels.mask.any() else None
+        head.append("released equal to it")
+        answered = labels.mask.sum(axis=0)
+        columns.append(np.nansum(right, axis=0) / np.where(answered, answered, np.nan))
+    return {
+        "number": len(shares),
+        "agreement": agreement.mean(),
+        "undecided": (agreement < 0.6).mean(),
+        "correct": correct,
+        "histogram": chart(
+            "votes by the share of the teachers voting for a label",
+            "share of the teachers voting for a label",
+            lambda axes: axes.hist(shares.ravel(), bins=_BINS, range=(0.0, 1.0)),
+        ),
+        "table": Table(
+            head,
+            [
+                (name, *(barred(float(column[j]), f"{column[j]:.0%}") for column in columns))
+                for j, name in enumerate(manifest.label_names)
+            ],
+        ),
+    }
+
+
+def loss_chart(run: Run) -> Picture | None:
+    """Return a chart of the losses of all teachers, if there is a log of them. PRIVATE."""
+    path = run.root / TEACHERS_FIT.outputs[0] / "PRIVATE_losses" / "metrics.csv"
+    if not path.is_file():
+        return None
+    rows = list(read_log(path))
+    series = {name: [(row["step"], row[name]) for row in rows if name in row] for name in _LOSSES}
+    return line_chart("loss over all teachers", "step", series)
 
 
 def report(

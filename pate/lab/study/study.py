@@ -27,7 +27,6 @@ from pate._core.accounting.cost import NeighboringRelation
 from pate._core.accounting.events import BoundedRangeEvent, Event, PureDPEvent, leaves
 from pate._core.files.reading import code_version, digest, load_json
 from pate._core.files.writing import locked_output, make_folder, require_place, write_json
-from pate._core.progress import stage_bar
 from pate._core.release.transaction import require_promise
 from pate._core.settings import Partial, decode, to_plain
 from pate._core.validation import (
@@ -39,6 +38,7 @@ from pate._core.validation import (
     require_count,
     require_distinct,
     require_positive,
+    stage_bar,
 )
 from pate._labeling.aggregators.base import (
     Aggregator,

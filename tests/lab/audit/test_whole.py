@@ -15,7 +15,7 @@ from pate._labeling.runs.run import Run
 from pate._labeling.runs.vote_store import load_voters
 from pate._labeling.stages import student as student_stage
 from pate._labeling.votes.voters import RecordVoters
-from pate.lab.audit import command
+from pate.lab.audit import whole as command
 from pate.lab.audit.whole import AuditResult, CanaryRecords, audit
 from pate.student import LinearStudent
 from tests.lab.audit.worlds import Drawn

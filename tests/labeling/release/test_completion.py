@@ -5,7 +5,7 @@ import pytest
 from pate import ClosedFormPlan, LabelSettings, Partial, VoteShape
 from pate._core.accounting.charges import account
 from pate._core.settings import decode, encode
-from pate._labeling.release.hopeless import describe_hopeless
+from pate._labeling.release.forecast import describe_hopeless
 from pate._labeling.release.label_settings import complete_aggregator, resolve_settings
 from pate.accounting import NeighboringRelation, Target, epsilon_of
 from pate.aggregators import (

@@ -8,7 +8,7 @@ import pytest
 
 from pate import ClosedFormPlan, LabelSettings, NamedVotes, RunPlan, label
 from pate._core.settings import Partial
-from pate._labeling.release.hopeless import (
+from pate._labeling.release.forecast import (
     describe_hopeless,
     describe_unlike,
     effective_columns,

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from pate import LabelSettings, Votes, VoteShape
-from pate._labeling.release.hopeless import refuse_hopeless
+from pate._labeling.release.forecast import refuse_hopeless
 from pate._labeling.release.labels import rehearse
 from pate._labeling.runs.vote_store import VoteFacts
 from pate.aggregators import (

@@ -11,8 +11,8 @@ import pytest
 import models
 import pate
 from pate import cli
-from pate._labeling.commands import predict
-from pate._labeling.commands.predict import _read_table
+from pate._labeling.commands import stages
+from pate._labeling.commands.stages import _read_table
 from pate.data import CelebA, ColumnEncoding
 from pate.student import InputFormat
 from tests.conftest import make_arrays
@@ -59,7 +59,7 @@ def test_a_folder_of_pictures(
     student = pate.load_student(model)
     head, rows = read(tmp_path / "predictions.csv")
     assert head == ["id", *student.label_names]
-    paths = predict.pictures_in(folder)
+    paths = stages.pictures_in(folder)
     assert (
         list(rows) == [path.relative_to(folder).as_posix() for path in paths]
         and "within/a, b.JPG" in rows

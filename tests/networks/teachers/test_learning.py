@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.optim import SGD, Adam
 
 from pate import LabelSettings, RunPlan, TeacherPlan
-from pate._labeling.release.hopeless import describe_hopeless
+from pate._labeling.release.forecast import describe_hopeless
 from pate.aggregators import NoisyVotes
 from pate.data import Arrays
 from pate.models import MLP, Linear
