@@ -634,8 +634,9 @@ def calibrate_scale(
     def holds(log_scale: float) -> bool:
         return epsilon(log_scale) <= target.epsilon
 
-    # the order of releases gains a few percent on the scale that their sum needs
-    low, high, step = 0.0, 0.0, 0.1 if in_order else 1.0
+    # epsilon falls about as fast as the scale grows: next to the target the bracket is narrow
+    step = min(1.0, max(tolerance, 1.1 * abs(_log_ratio(epsilon(0.0), target.epsilon))))
+    low = high = 0.0
     while not holds(high):
         low, high, step = high, high + step, 2 * step
         require(high < 200, unreached, target_epsilon=target.epsilon)

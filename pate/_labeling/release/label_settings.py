@@ -530,9 +530,10 @@ def scale_to_target(
         return aggregator
     candidate = _reached(aggregator.calibrated(target, shape, tolerance=_TOLERANCE), target)
     if meets(1 - _EXCESS):  # in their order releases cost less than by their sum
-        candidate = candidate.scaled(
-            calibrate_scale(event, target, tolerance=_TOLERANCE, in_order=True)
+        factor = calibrate_scale(
+            lambda scale: event(scale * (1 - _EXCESS)), target, tolerance=_TOLERANCE, in_order=True
         )
+        candidate = candidate.scaled(factor * (1 - _EXCESS))
     if admitted(1.0):
         return candidate
     high = 1.01
