@@ -6,7 +6,6 @@ if TYPE_CHECKING:
     from pate._core.validation import UNKNOWN as UNKNOWN
     from pate._labeling.data.arrays import (
         Arrays as Arrays,
-        CelebAAttributes as CelebAAttributes,
     )
     from pate._labeling.data.feature_maps import (
         AutoFeatures as AutoFeatures,

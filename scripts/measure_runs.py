@@ -84,7 +84,7 @@ LABELS = [
     "Wearing_Earrings",
     "Wearing_Necklace",
 ]
-"""The attributes of CelebA that are learned from the others, as in ``configs/celeba_attributes``."""
+"""The attributes of CelebA that are learned from the others."""
 
 
 @dataclass(frozen=True)

@@ -245,11 +245,6 @@ def members(path: Path) -> None:
             file.writestr(f"{number}", b"")
 
 
-def rows(path: Path) -> None:
-    whole = np.array([0])
-    np.savez(path, format=b"coo", shape=[2**31 - 2, 6], data=[1.0], row=whole, col=whole)
-
-
 def device(place: Path) -> list[str]:
     settings = place / "run/public/student/model/model.json"
     settings.unlink()
@@ -281,7 +276,6 @@ HOSTILE: dict[str, Callable[[Path], list[str]]] = {
     "pipe of a journal": journal,
     "lists": statement,
     "members": of_samples(members),
-    "sparse rows": of_samples(rows),
     "device": device,
     "packed text": texts,
     "one line": one_line,

@@ -26,7 +26,6 @@ MOST_STATEMENTS = 45
 MANY_PARAMETERS = {
     "pate/_labeling/estimator.py:PateClassifier.__init__",
     "pate/_core/accounting/ledger.py:Ledger.reserve",
-    "pate/_labeling/data/arrays.py:Arrays.__init__",
     "pate/_labeling/data/tables.py:NumberTable.__init__",
     "pate/_labeling/data/pictures.py:PictureTable.__init__",
     "pate/_labeling/data/tables.py:TextTable.__init__",

@@ -48,7 +48,7 @@ from pate._labeling.commands.parsing import (
     with_saved,
     with_saved_data,
 )
-from pate._labeling.data.arrays import OPTIONAL, is_sparse, read_sparse
+from pate._labeling.data.arrays import OPTIONAL
 from pate._labeling.data.label_table import is_table, read_columns
 from pate._labeling.data.pictures import FORMATS
 from pate._labeling.data.records import as_text
@@ -441,8 +441,8 @@ def predict_files(
     Args:
         student: the student.
         source: a folder of pictures, searched recursively; or an ``.npz`` with ``X`` ``[N, ...]``
-            and optionally ``ids`` ``[N]``, or of `scipy.sparse.save_npz`; or a ``.csv`` or
-            ``.parquet`` with a column ``text``, or one for each feature, and optionally ``id``.
+            and optionally ``ids`` ``[N]``; or a ``.csv`` or ``.parquet`` with a column ``text``, or
+            one for each feature, and optionally ``id``.
         output: ``.csv`` with a line of headings, the column of ids and the labels; or ``.npz``
             with ``ids``, ``label_names``, ``probabilities`` and ``labels``.
         unreadable: whether a picture that cannot be read is an error or is skipped.
@@ -530,9 +530,6 @@ def _read_pictures(
 
 
 def _read_archive(path: Path) -> tuple[NDArray[Any], list[str]]:
-    if is_sparse(path):
-        matrix = read_sparse(path)
-        return matrix, [str(row) for row in range(matrix.shape[0])]
     arrays = read_arrays(
         path,
         ("X",),

@@ -1,4 +1,4 @@
-"""Data in one ``.npz`` file of arrays, and CelebA's attribute table as a task without pictures."""
+"""Data in one ``.npz`` file of arrays."""
 
 from __future__ import annotations
 
@@ -10,17 +10,14 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import load_npz
 
-from pate._core.files.reading import opened_archive, read_arrays, regular, require_unpacked
+from pate._core.files.reading import read_arrays
 from pate._core.validation import (
-    LARGEST,
     Faults,
     Float32Array,
     IntArray,
     StrArray,
     as_float32,
-    expecting,
     require,
     require_distinct,
 )
@@ -28,7 +25,6 @@ from pate._labeling.data.records import (
     ArrayFeatures,
     FeatureMap,
     Features,
-    SparseFeatures,
     UnknownLabels,
     as_text,
     blocks_of,
@@ -38,7 +34,6 @@ from pate._labeling.data.records import (
 from pate._labeling.data.source import (
     Table,
     TableSource,
-    expand_path,
     require_fractions,
     split_by_hash,
     with_tests,
@@ -46,8 +41,6 @@ from pate._labeling.data.source import (
 
 OPTIONAL = ("ids", "split", "group", "label_names")
 """Arrays that a file may have besides ``X`` and ``Y``; ``ids`` are required of a source."""
-_OFFICIAL = {0: 162_770, 1: 19_867, 2: 19_962}
-"""CelebA's evaluation partition: the number of rows of each part, one part after the other."""
 _ROWS_OF = ("X", "Y", "ids", "split", "group")
 """Arrays with a row for each record."""
 _ROWS = 64
@@ -74,8 +67,6 @@ class Arrays(TableSource):
 
     Args:
         path: the file.
-        sparse: a file that `scipy.sparse.save_npz` wrote, with ``X`` in place of an array. Its rows
-            become dense block by block, as they are needed.
         labels: names of the labels to learn. None for all.
         public_fraction: share of public records, if the file has no ``split`` and a hash of the id
             decides. There is no default, because the features of public records are published.
@@ -97,7 +88,6 @@ class Arrays(TableSource):
         self,
         path: Path,
         *,
-        sparse: Path | None = None,
         labels: list[str] | None = None,
         public_fraction: float | None = None,
         test_fraction: float | None = None,
@@ -116,19 +106,12 @@ class Arrays(TableSource):
         )
         require_fractions(public_fraction, test_fraction)
         self._fractions = public_fraction, test_fraction
-        self._sparse = None if sparse is None else expand_path(sparse)
 
     def _read_table(self) -> Table:
-        arrays: dict[str, Any] = read_arrays(
-            self.path, ("X", "Y") if self._sparse is None else ("Y",), OPTIONAL, mapped=("X",)
-        )
+        arrays: dict[str, Any] = read_arrays(self.path, ("X", "Y"), OPTIONAL, mapped=("X",))
         source, faults = self.path.name, Faults()
         with faults.gather():
-            if self._sparse is None:
-                features = _finite_features(arrays["X"], source=source)
-            else:
-                arrays["X"] = read_sparse(self._sparse)
-                features = SparseFeatures(arrays["X"])
+            features = _finite_features(arrays["X"], source=source)
         with faults.gather():
             labels = check_labels(arrays["Y"], source=source, unknown=self._unknown)
         with faults.gather():
@@ -193,39 +176,6 @@ def _label_names(arrays: Mapping[str, NDArray[Any]], *, source: str) -> StrArray
     return names
 
 
-def is_sparse(path: Path) -> bool:
-    """Return whether `scipy.sparse.save_npz` wrote a file."""
-    if not path.is_file():  # a reader of a pipe waits
-        return False
-    try:
-        with opened_archive(path, "an archive") as archive:
-            return {"format.npy", "shape.npy"} <= set(archive.namelist())
-    except ValueError:
-        return False  # the reader of archives says why
-
-
-def read_sparse(path: Path) -> Any:
-    """Return the matrix that `scipy.sparse.save_npz` wrote, float32 in rows.
-
-    Raises ``ValueError`` if the file is missing, damaged, or holds no finite numbers.
-    """
-    what = "a file of scipy.sparse.save_npz"
-    require(path.is_file(), what, missing=str(path))
-    with expecting(what, ValueError, got=path), opened_archive(path, what):
-        stored = load_npz(regular(path))
-        require_unpacked(4 * max(stored.shape), path.stat().st_size, path)
-        numbers = as_float32(stored.data)
-        bad = int((~np.isfinite(numbers)).sum())
-        require(bad == 0, f"finite features in {path.name}", numbers_that_are_not=bad)
-        # entries of one place are added: their sum is finite
-        stored.data = stored.data.astype(np.float64).clip(-LARGEST, LARGEST)
-        matrix = stored.tocsr()
-        matrix.check_format(full_check=True)
-    matrix.sum_duplicates()
-    matrix.data = as_float32(matrix.data)
-    return matrix
-
-
 class _StoredFeatures(Features):
     """Rows of an array that stays in its file.
 
@@ -261,73 +211,6 @@ class _StoredFeatures(Features):
     @cached_property
     def _sent(self) -> Float32Array:
         return self[:]  # one array, which joblib writes to a file that all its workers map
-
-
-class CelebAAttributes(TableSource):
-    """CelebA's attribute table without the pictures: some attributes predicted from the others.
-
-    It is a tabular task, not image classification. The official split gives the roles; groups are
-    identities; ids are the official names of the images, such as ``000001.jpg``.
-
-    Args:
-        path: an ``.npz`` with ``attr`` ``[N, 40]``, ``partition`` ``[N]`` (0 train, 1 validation, 2
-            test), ``identity`` ``[N]`` and ``attr_names`` ``[40]``; and ``ids`` ``[N]`` unless it
-            is the official table, all 202,599 rows in their official order.
-        labels: the attributes to learn. All others are the features.
-        features: a public map of the features.
-        copies: whether public records may be private ones, too, which nothing protects then.
-
-    Raises:
-        ValueError: if the file is missing or damaged, where it is read.
-    """
-
-    grouping = "identity"
-
-    def __init__(
-        self,
-        path: Path,
-        *,
-        labels: list[str],
-        features: FeatureMap | None = None,
-        copies: bool = False,
-    ) -> None:
-        super().__init__(path, labels, features, copies=copies)
-
-    def _read_table(self) -> Table:
-        source = self.path.name
-        table = read_arrays(self.path, ("attr", "partition", "identity", "attr_names"), ("ids",))
-        if "ids" not in table:
-            official = np.repeat(list(_OFFICIAL), list(_OFFICIAL.values()))
-            require(
-                np.array_equal(table["partition"], official),
-                f"the official {len(official)} rows in {source}, whose numbers are those of the"
-                f" images, or ids of its own, {_GIVE_IDS}",
-                rows=len(table["partition"]),
-            )
-            table["ids"] = np.char.mod("%06d.jpg", np.arange(1, len(table["partition"]) + 1))
-        shapes = {name: table[name].shape[:1] for name in ("attr", "partition", "identity", "ids")}
-        require(
-            len(set(shapes.values())) == 1, f"as many rows in every array of {source}", **shapes
-        )
-        require_distinct(f"ids of {source}", as_text(table["ids"]).tolist())
-        names = as_text(table["attr_names"], name="attr_names")
-        columns = select_labels(names.tolist(), self._wanted, source=source)
-        others = np.setdiff1d(np.arange(len(names)), columns)
-        require(
-            others.size > 0,
-            "attributes left as features",
-            labels=len(columns),
-            attributes=len(names),
-        )
-        attributes = check_labels(table["attr"], source=source, hint="")
-        return Table(
-            features=ArrayFeatures(attributes[:, others].astype(np.float32) * 2 - 1),
-            names=names[columns].tolist(),
-            labels=attributes[:, columns],
-            ids=table["ids"],
-            split=table["partition"],
-            groups=table["identity"],
-        )
 
 
 def _finite_features(values: NDArray[Any], *, source: str) -> Features:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
 from math import prod
-from typing import Any, ClassVar, Literal, Self, get_args
+from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -239,29 +239,6 @@ class ArrayFeatures(Features):
 
     def select(self, rows: IntArray) -> ArrayFeatures:
         return ArrayFeatures(self.values[rows])
-
-
-class SparseFeatures(Features):
-    """Features that are mostly zero: zeros are not stored, and rows become dense when read.
-
-    Args:
-        values: ``[N, F]``, a sparse float32 matrix of scipy in rows.
-    """
-
-    def __init__(self, values: Any) -> None:
-        self._values = values
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return tuple(self._values.shape)
-
-    def __getitem__(self, index: Any, /) -> Float32Array:
-        rows = np.asarray(index)
-        dense: Float32Array = self._values[rows.ravel()].toarray()
-        return dense.reshape(*rows.shape, -1)
-
-    def select(self, rows: IntArray) -> Self:
-        return type(self)(self._values[rows])
 
 
 class _SelectedFeatures(Features):

@@ -48,7 +48,6 @@ from pate._labeling.data.records import (
     ArrayFeatures,
     FeatureMap,
     Features,
-    SparseFeatures,
     UnknownLabels,
 )
 from pate._labeling.data.sentences import SentenceFeatures
@@ -156,8 +155,27 @@ class TextTable(LabeledTable):
         return read_label_table(self.path, self._reading, made, special=("id", "text"))
 
 
-class HashedTexts(SparseFeatures):
-    """Counts of hashed words. Each text has few of them."""
+class HashedTexts(Features):
+    """Counts of hashed words. Zeros are not stored, and rows become dense when they are read.
+
+    Args:
+        values: ``[N, F]``, a sparse float32 matrix of scipy in rows.
+    """
+
+    def __init__(self, values: Any) -> None:
+        self._values = values
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return tuple(self._values.shape)
+
+    def __getitem__(self, index: Any, /) -> Float32Array:
+        rows = np.asarray(index)
+        dense: Float32Array = self._values[rows.ravel()].toarray()
+        return dense.reshape(*rows.shape, -1)
+
+    def select(self, rows: IntArray) -> Self:
+        return type(self)(self._values[rows])
 
 
 class EmbeddedTexts(Features):

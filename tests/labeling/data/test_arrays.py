@@ -1,20 +1,16 @@
 import pickle
-from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
 import pytest
-from scipy.sparse import coo_array, csr_array, load_npz, save_npz
 
 from pate._labeling.data.records import as_text
 from pate.data import (
     ArrayFeatures,
     Arrays,
-    CelebAAttributes,
     DataSource,
     PublicPCA,
-    PublicScaling,
     Role,
 )
 from pate.testing import SourceContract
@@ -64,64 +60,6 @@ class TestArrays(ArraysContract):
     """With a split of its own."""
 
 
-class TestSparseArrays(ArraysContract):
-    """With X in a file of its own."""
-
-    def arrays(self) -> dict[str, np.ndarray]:
-        arrays = super().arrays()
-        arrays["X"] = np.where(arrays["X"] > 0, arrays["X"], 0)
-        return arrays
-
-    def write(self, folder: Path) -> None:
-        self.put(folder, self.arrays())
-
-    def put(self, folder: Path, arrays: dict[str, np.ndarray]) -> None:
-        save_npz(folder / "X.npz", coo_array(arrays.pop("X")))
-        np.savez(folder / "data.npz", **arrays)  # type: ignore[arg-type]
-
-    def held(self, folder: Path) -> dict[str, np.ndarray]:
-        return {"X": load_npz(folder / "X.npz").toarray(), **np.load(folder / "data.npz")}
-
-    def open(self, folder: Path) -> DataSource:
-        return Arrays(folder / "data.npz", sparse=folder / "X.npz", features=PublicScaling())
-
-    def remove(self, folder: Path, row: int) -> None:
-        arrays = self.held(folder)
-        self.put(folder, without(arrays, self.place(folder, Role.PRIVATE, row)))
-
-    def alter(self, folder: Path, role: Role) -> None:
-        arrays = self.held(folder)
-        arrays["X"][self.place(folder, role, -1)] += 1
-        self.put(folder, arrays)
-
-    def test_records_are_those_of_an_array(self, folder: Path, tmp_path: Path) -> None:
-        np.savez(tmp_path / "data.npz", **self.arrays())  # type: ignore[arg-type]
-        dense = Arrays(tmp_path / "data.npz", features=PublicScaling())
-        for role in Role:
-            here, there = self.open(folder).records(role), dense.records(role)
-            assert np.array_equal(here.features[:], there.features[:])
-            assert self.open(folder).fingerprint(role) == dense.fingerprint(role)
-
-    @pytest.mark.parametrize(
-        ("change", "message"),
-        [
-            (lambda path: path.unlink(), r"a file of scipy.sparse.save_npz, got missing='.*X.npz'"),
-            (lambda path: path.write_bytes(b"PK"), r"a file of scipy.sparse.save_npz, got .*X.npz"),
-            (
-                lambda path: save_npz(path, csr_array(np.full((60, 6), np.inf))),
-                r"finite features in X.npz, got numbers_that_are_not=360",
-            ),
-            (lambda path: save_npz(path, csr_array(np.eye(3))), r"60 rows in every array .* X=3"),
-        ],
-    )
-    def test_files_that_do_not_fit_are_refused(
-        self, copy: Path, change: Callable[[Path], None], message: str
-    ) -> None:
-        change(copy / "X.npz")
-        with pytest.raises(ValueError, match=message):
-            self.open(copy).load(Role.TEST)
-
-
 class TestArraysSplitByHash(ArraysContract):
     """Where a hash of the group says who has which role."""
 
@@ -139,30 +77,6 @@ class TestArraysMapped(ArraysContract):
 
     def open(self, folder: Path) -> DataSource:
         return Arrays(folder / "data.npz", features=PublicPCA(num_components=3))
-
-
-class TestAttributes(ArraysContract):
-    """CelebA's table."""
-
-    def arrays(self) -> dict[str, np.ndarray]:
-        table = np.random.default_rng(0).integers(0, 2, size=(60, 5)) * 2 - 1
-        names = np.array(list("vwxyz"))
-        ids = super().arrays()["ids"]
-        return {
-            "attr": table,
-            "partition": np.arange(60) % 3,
-            "identity": np.arange(60) // 3,
-            "attr_names": names,
-            "ids": ids,
-        }
-
-    def open(self, folder: Path) -> DataSource:
-        return CelebAAttributes(folder / "data.npz", labels=["x", "v"])
-
-    def alter(self, folder: Path, role: Role) -> None:
-        arrays = dict(np.load(folder / "data.npz"))
-        arrays["attr"][self.place(folder, role, -1), 1] *= -1
-        np.savez(folder / "data.npz", **arrays)
 
 
 def test_roles_labels_and_names(write_arrays: Write) -> None:

@@ -55,22 +55,6 @@ def of_arrays(folder: Path, value: float) -> DataSource:
     return Arrays(folder / "data.npz")
 
 
-def of_sparse_arrays(folder: Path, value: float) -> DataSource:
-    """Two entries of one place, whose sum would be infinite."""
-    arrays = make_arrays(60)
-    dense = arrays.pop("X").astype(np.float64)
-    dense[3] = 0
-    matrix = scipy.sparse.coo_matrix(dense)
-    rows = np.append(matrix.row, [3, 3])
-    columns = np.append(matrix.col, [1, 1])
-    scipy.sparse.save_npz(
-        folder / "features.npz",
-        scipy.sparse.coo_matrix((np.append(matrix.data, [value, value]), (rows, columns))),
-    )
-    np.savez(folder / "data.npz", **arrays)  # type: ignore[arg-type]
-    return Arrays(folder / "data.npz", sparse=folder / "features.npz")
-
-
 def of_numbers(folder: Path, value: object) -> DataSource:
     arrays = make_arrays(60)
     with (folder / "data.csv").open("w", newline="") as file:
@@ -85,7 +69,7 @@ def of_numbers(folder: Path, value: object) -> DataSource:
 
 
 @pytest.mark.parametrize("value", [1e39, -1.7e308, 5e-324])
-@pytest.mark.parametrize("make", [of_arrays, of_sparse_arrays, of_numbers])
+@pytest.mark.parametrize("make", [of_arrays, of_numbers])
 def test_numbers_of_all_sizes_are_read(
     make: Callable[[Path, float], DataSource], value: float, tmp_path: Path
 ) -> None:
