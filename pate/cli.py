@@ -94,7 +94,7 @@ def _line_and_status(stop: BaseException) -> tuple[str | None, int | None]:
         return None, 128 + signal.SIGPIPE
 
     from pate._core.package import MissingExtraError
-    from pate._core.release.transaction import UnfinishedReleaseError
+    from pate._core.transaction import UnfinishedReleaseError
     from pate._core.validation import explain_os_error
 
     told = isinstance(stop, ValueError | MissingExtraError)

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
         NumberTable as NumberTable,
         TextTable as TextTable,
     )
-    from pate._networks.data.datasets import (
+    from pate._networks.datasets import (
         FrozenBackbone as FrozenBackbone,
         HuggingFace as HuggingFace,
         Keys as Keys,

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
         evaluate as evaluate,
         evaluate_constant as evaluate_constant,
     )
-    from pate._networks.data.modules import MapModule as MapModule, as_module as as_module
+    from pate._networks.settings import MapModule as MapModule, as_module as as_module
     from pate._networks.student.answers import Predictor as Predictor
     from pate._networks.student.training import (
         Student as Student,

@@ -186,7 +186,7 @@ def _work(library: Any, job: dict[str, Any], output: int) -> int:
     from importlib import import_module
 
     from pate import cli
-    from pate._core.release import transaction
+    from pate._core import transaction
     from pate._labeling.runs.run import KEY_BYTES
 
     os.chdir(job["folder"])

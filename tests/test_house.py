@@ -34,7 +34,7 @@ MANY_PARAMETERS = {
 # three fields or fewer, or results that only the package makes
 GUARDED = (
     *("pate/_core/accounting/", "pate/_labeling/aggregators/", "pate/_core/mechanisms/"),
-    *("pate/_core/release/", "pate/_labeling/release/"),
+    *("pate/_core/transaction.py", "pate/_labeling/release/"),
     *("pate/_labeling/linear.py", "pate/_labeling/votes/voters.py"),
     "pate/_networks/teachers/plan.py",
 )

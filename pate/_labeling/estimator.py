@@ -24,7 +24,7 @@ from scipy.sparse import issparse
 from pate._core.accounting.statement import Statement
 from pate._core.files.reading import digest
 from pate._core.files.writing import locked, make_folder
-from pate._core.release.transaction import unfinished
+from pate._core.transaction import unfinished
 from pate._core.validation import (
     LARGEST,
     UNKNOWN,

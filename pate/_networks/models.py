@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from pate._core.files.reading import packaged_file, regular
 from pate._core.validation import require
-from pate._networks.data.datasets import load_weights
+from pate._networks.datasets import load_weights
 
 
 class Linear(nn.Sequential):

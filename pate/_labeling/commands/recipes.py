@@ -24,8 +24,8 @@ import yaml
 from pate._core.accounting.cost import format_guess
 from pate._core.files.reading import Json, read_bytes, read_text, read_yaml
 from pate._core.files.writing import atomic_write, remove_drafts, write_text
-from pate._core.release.transaction import suited_delta
 from pate._core.settings import Partial, decode
+from pate._core.transaction import suited_delta
 from pate._core.validation import UNKNOWN, UInt8Array, require, require_given
 from pate._labeling.aggregators.base import registered
 from pate._labeling.aggregators.top_k import StableTopK

@@ -37,7 +37,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pate._core.files.writing import text_table
-from pate._core.release.transaction import suited_delta
+from pate._core.transaction import suited_delta
 from pate._core.validation import (
     MOST_VOTERS,
     UNKNOWN,

@@ -24,8 +24,8 @@ from pate._core.accounting.cost import NeighboringRelation, smallest_where
 from pate._core.accounting.events import ComposedEvent, GaussianEvent, RepeatedEvent
 from pate._core.accounting.history import PrivacyUnit
 from pate._core.files.reading import Json, code_version, digest
-from pate._core.release.transaction import require_payable_release, require_promise
 from pate._core.settings import Partial, encode, encode_fields, parts, require_made
+from pate._core.transaction import require_payable_release, require_promise
 from pate._core.validation import (
     MOST_VOTERS,
     IntArray,

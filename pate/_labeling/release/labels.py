@@ -24,7 +24,7 @@ from pate._core.accounting.statement import Statement, sha256
 from pate._core.files.reading import read_text
 from pate._core.files.writing import atomic_write
 from pate._core.package import __version__
-from pate._core.release.transaction import (
+from pate._core.transaction import (
     PendingRelease,
     Releasable,
     ReleaseOutcome,

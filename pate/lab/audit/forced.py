@@ -24,7 +24,7 @@ from pate._core.accounting.events import GaussianEvent, GaussianThresholdEvent
 from pate._core.accounting.statement import Statement
 from pate._core.mechanisms.base import NotStatedError
 from pate._core.mechanisms.noise import WatchedGenerator, add_gaussian, exceeds, private_generator
-from pate._core.release.transaction import release
+from pate._core.transaction import release
 from pate._core.validation import BoolArray, FloatArray
 from pate._labeling.aggregators.base import Aggregator, Release
 from pate._labeling.aggregators.clipped_votes import Rounds

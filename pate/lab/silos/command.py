@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from pate._core.accounting.charges import Budget
 from pate._core.accounting.cost import NeighboringRelation
-from pate._core.release.transaction import require_promise
+from pate._core.transaction import require_promise
 from pate._core.validation import require
 from pate._labeling.commands.parsing import run_command
 

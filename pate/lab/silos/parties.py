@@ -26,8 +26,8 @@ from pate._core.accounting.ledger import (
 from pate._core.files.reading import LARGE, digest, load_json, read_bytes
 from pate._core.files.writing import output_errors, remove_abandoned, write_once
 from pate._core.mechanisms.noise import private_generator, summand
-from pate._core.release.transaction import unfinished
 from pate._core.settings import Partial
+from pate._core.transaction import unfinished
 from pate._core.validation import IntArray, require, require_given, require_known
 from pate._labeling.aggregators.noisy_votes import SiloVotes
 from pate._labeling.data.records import Role, as_text

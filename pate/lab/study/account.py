@@ -43,8 +43,8 @@ from pate._core.accounting.events import (
     RootPeelingEvent,
 )
 from pate._core.files.writing import text_table
-from pate._core.release.transaction import require_promise
 from pate._core.settings import require_made, to_plain
+from pate._core.transaction import require_promise
 from pate._core.validation import (
     FloatArray,
     expecting,

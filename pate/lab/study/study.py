@@ -27,8 +27,8 @@ from pate._core.accounting.cost import NeighboringRelation
 from pate._core.accounting.events import BoundedRangeEvent, Event, PureDPEvent, leaves
 from pate._core.files.reading import code_version, digest, load_json
 from pate._core.files.writing import locked_output, make_folder, require_place, write_json
-from pate._core.release.transaction import require_promise
 from pate._core.settings import Partial, decode, to_plain
+from pate._core.transaction import require_promise
 from pate._core.validation import (
     BoolArray,
     FloatArray,

@@ -165,7 +165,7 @@ def test_nothing_private_draws_another_normal() -> None:
         path
         for room in (
             "_core/mechanisms",
-            "_core/release",
+            "_core",
             "_labeling/aggregators",
             "_labeling/release",
         )

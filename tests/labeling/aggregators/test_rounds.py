@@ -300,7 +300,7 @@ class Killed(KeyboardInterrupt):
 def test_killed_between_rounds_the_same_command_pays_once_and_draws_once(
     step: str, copied: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pate._core.release.transaction.draw_key", lambda: 11)
+    monkeypatch.setattr("pate._core.transaction.draw_key", lambda: 11)
     rounds = Rounds(
         rounds=(
             ClippedVotes(multiplier_clipped=9.0),
@@ -337,7 +337,7 @@ def test_killed_between_rounds_the_same_command_pays_once_and_draws_once(
                 release()
         assert len(read_ledger(copied / "ledger.sqlite").entries) == 2 and drawn
         # another seed would be another answer
-        monkeypatch.setattr("pate._core.release.transaction.draw_key", lambda: 12)
+        monkeypatch.setattr("pate._core.transaction.draw_key", lambda: 12)
         before = len(drawn)
         release()
     entries = read_ledger(copied / "ledger.sqlite").entries

@@ -74,7 +74,7 @@ def draws(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
         nonlocal numbers
         numbers = count(1)
 
-    monkeypatch.setattr("pate._core.release.transaction.draw_key", lambda: next(numbers))
+    monkeypatch.setattr("pate._core.transaction.draw_key", lambda: next(numbers))
     return restart
 
 

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 import pate
+from pate._core import transaction
 from pate._core.accounting.charges import BudgetExceededError, affordable
 from pate._core.mechanisms.noise import KEY_BITS
-from pate._core.release import transaction
-from pate._core.release.transaction import (
+from pate._core.transaction import (
     PendingRelease,
     delete_other_seeds,
     destroy,

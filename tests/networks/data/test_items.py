@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from torchvision.transforms import v2
 
-from pate._networks.data.datasets import HuggingFace, Keys, TorchDatasets
+from pate._networks.datasets import HuggingFace, Keys, TorchDatasets
 from pate.data import (
     ArrayFeatures,
     AutoFeatures,

@@ -1,1 +1,0 @@
-"""The only way from private to public."""

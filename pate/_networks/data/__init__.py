@@ -1,1 +1,0 @@
-"""Datasets of torch and others, and maps as modules."""
