@@ -24,7 +24,7 @@ from jsonargparse import ArgumentParser, DefaultHelpFormatter, Namespace
 from jsonargparse._parameter_resolvers import get_signature_parameters
 from jsonargparse._typehints import ActionTypeHint, NestedArg  # type: ignore[attr-defined]
 
-from pate._core.files.reading import SMALL, load_yaml, regular
+from pate._core.files.reading import load_yaml
 from pate._core.settings import SettingsParser
 from pate._core.validation import did_you_mean, one_line, require
 from pate._labeling.aggregators.base import load_plugins
@@ -289,8 +289,7 @@ class CommandParser(SettingsParser):
             return super().parse_args(args, *rest, **settings)
         options = self.shown._option_string_actions
         for file in _files_of_settings(args or ()):
-            if file.exists():
-                regular(file, SMALL)  # jsonargparse would wait for a pipe
+            _content(file)  # jsonargparse would wait for a pipe, and print what is no settings
         bare = args[0] if args else ""
         if bare != "run" and f"--{bare}" in options and not Path(bare).exists():
             self.error(f"Expected --{bare}, got {bare}")
@@ -568,10 +567,12 @@ def settings_of(parser: CommandParser, parsed: Namespace) -> dict[str, Any]:
 
 
 def _content(file: Path) -> dict[str, Any]:
-    """Return the settings in a file. Raises ``ValueError`` if it is no YAML that is read."""
+    """Return the settings in a file. Raises ``ValueError`` if it is no YAML, or has no names."""
     with suppress(OSError):  # the parser reports the fault
         content = load_yaml(file)
-        return content if isinstance(content, dict) else {}
+        fits = isinstance(content, dict | None)
+        require(fits, f"settings with names in {file}", kind=type(content).__name__)
+        return content or {}
     return {}
 
 

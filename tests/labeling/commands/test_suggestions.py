@@ -29,6 +29,7 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "configs").symlink_to(Path("configs").absolute())
     monkeypatch.chdir(tmp_path)
     Path("list.yaml").write_text("- 1\n")
+    Path("key.pem").write_text("-----BEGIN PRIVATE KEY-----\nMC4C\n")
     Path("cut.yaml").write_text("seeds: [1\n")
     Path("bytes.yaml").write_bytes(b"\xff\xfe\x00")
     Path("other.yaml").write_text("seeds: 1\nsigma: 3\n")
@@ -76,7 +77,8 @@ SAID = {
     "teachers fit --run r --fit closed_form": "required: data",
     "teachers vote --run": "argument --run: expected one argument",
     "label --config nowhere.yaml": "nowhere.yaml",
-    "label --config list.yaml": "config",
+    "label --config list.yaml": "Expected settings with names in list.yaml, got kind='list'",
+    "verify x --config key.pem": "Expected settings with names in key.pem, got kind='str'",
     "label --run x --config bytes.yaml": "pate label: ",
     f"{LABEL} --config empty.yaml": "bogus",
     f"{LABEL} --config large.yaml": "too large to convert to float",
@@ -100,6 +102,41 @@ def require_said(line: str, said: str, capsys: pytest.CaptureFixture[str]) -> No
     for word in ("Traceback", "usage:", "<class", "typing.", "NestedArg"):
         assert word not in captured.err
     assert captured.out == "" and not Path("x").exists()
+
+
+READS = {
+    "fit": "--epsilon 1",
+    "run": "",
+    "teachers fit": "--data Arrays --data.path mine.npz --fit closed_form --print_config",
+    "teachers vote": "",
+    "label": "--delta 1e-6 --target_epsilon 1",
+    "student fit": "--model.network pate.models.Linear",
+    "student test": "",
+    "predict": "new.npz",
+    "export": "--format onnx --output new.onnx",
+    "ledger show": "",
+    "verify": "",
+    "audit": "",
+    "report": "",
+    "silo": "--name a --votes v.npz --state s --signing_key k --wait 0",
+    "study": "",
+}
+"""What commands need beside the file or folder that they read."""
+
+
+def test_the_one_thing_that_a_command_reads_is_its_first_word(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("a").touch()
+    reads_none = {"account", "init", "plugin new", "silo key"}
+    assert READS.keys() | reads_none == commands().keys()
+    for name, more in READS.items():
+        status = end_of([*name.split(), "a/nowhere", *more.split()])
+        out, err = capsys.readouterr()
+        named = "run: a/nowhere" in out if "--print_config" in more else "a/nowhere" in err
+        assert named and "rguments" not in err and status == 2 * (not out), (name, out, err)
+    assert [*tmp_path.iterdir()] == [tmp_path / "a"]
 
 
 FAST = ("label", "verify")  # of the core, and of aggregators
