@@ -582,11 +582,13 @@ def _read_cells(path: Path) -> list[Mapping[str, Any]]:
         return []
     with expecting(f"finished cells in {path} (delete it to make them again)", ValueError):
         content = load_json(path)
-    if not isinstance(content, dict) or not isinstance(content.get("cells"), list):
-        print(f"pate study: no cells in {path}; they are made again", file=sys.stderr)
-        return []
-    rows: list[Mapping[str, Any]] = content["cells"]
-    return rows
+    rows: Any = content.get("cells") if isinstance(content, dict) else None
+    if isinstance(rows, list) and all(
+        isinstance(row, dict) and row.keys() >= {*_OF_GROUP, "seed"} for row in rows
+    ):
+        return rows
+    print(f"pate study: no cells in {path}; they are made again", file=sys.stderr)
+    return []
 
 
 def _release_cells(

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import yaml
+from joblib import Parallel
 
 from pate import Votes, cli
 from pate._core.settings import Partial
@@ -15,6 +16,7 @@ from pate.accounting import NeighboringRelation
 from pate.aggregators import Aggregator, Canonical, Joint, Peeling, PermuteAndFlip
 from pate.lab.study.sources import Steps, Zipf, counts_of
 from pate.lab.study.study import Study, Top, run_study
+from pate.teachers import Execution
 
 COUNTS = [900, 700, 400, 399, 30, 20]
 
@@ -90,6 +92,36 @@ def test_finished_cells_are_kept_and_others_made_again(histogram: Path, tmp_path
     assert len(more.rows) == 12 and [row["recall"] for row in more.rows].count(0.125) == 2
     fewer = run_study(small(histogram, seeds=1), folder)
     assert [row["seed"] for row in fewer.rows] == [0] * 4
+
+
+@pytest.mark.parametrize("content", ["{}", "[]", '{"cells": [{}]}', '{"cells": [[], 1]}'])
+def test_a_file_without_whole_cells_is_made_again_and_said(
+    content: str, histogram: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    study, folder = small(histogram), tmp_path / "study"
+    first = run_study(study, folder)
+    file, *_ = sorted((folder / "cells").iterdir())
+    whole = file.read_text()
+    file.write_text(content)
+    capsys.readouterr()
+    assert run_study(study, folder).rows == first.rows and file.read_text() == whole
+    said = [line for line in capsys.readouterr().err.splitlines() if "cells" in line]
+    assert said == [f"pate study: no cells in {file}; they are made again"]
+
+
+def test_there_is_a_process_for_each_core_at_most(
+    histogram: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jobs: list[int] = []
+
+    def counted(n_jobs: int, **more: Any) -> Parallel:
+        jobs.append(n_jobs)
+        return Parallel(n_jobs=1, **more)
+
+    monkeypatch.setattr("os.sched_getaffinity", lambda process: {1, 2, 5}, raising=False)
+    monkeypatch.setattr("pate.lab.study.study.Parallel", counted)
+    run_study(small(histogram, seeds=1), tmp_path / "study", workers=10_000)
+    assert jobs == [3, 3] and Execution(workers=10_000).workers == 3
 
 
 def test_noise_is_kept_as_soon_as_it_is_found(
