@@ -1,5 +1,6 @@
 """`pate plugin new`: a package that passes its tests at once, and fails them where it is wrong."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -29,6 +30,26 @@ def test_a_plugin_has_the_name_that_it_is_given(
     assert "python -m pytest noisy_mean" in capsys.readouterr().out
     assert cli.main(["plugin", "new", "NoisyMean"]) == 2
     assert "a new or empty folder noisy_mean" in capsys.readouterr().err
+
+
+def test_a_name_that_python_or_pate_has_is_refused_before_files_are_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in (
+        "Numpy",
+        "Torch",
+        "Json",
+        "Class",
+        "Import",
+        "Gumbel",
+        "StableTopK",
+        "mine",
+        "../A",
+    ):
+        assert cli.main(["plugin", "new", name]) == 2
+        assert re.fullmatch("pate plugin new: Expected a name .*\n", capsys.readouterr().err), name
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.slow
