@@ -2,12 +2,13 @@
 
 import hashlib
 from collections.abc import Iterator
+from contextlib import chdir
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from pate import PateClassifier, ReleasedLabels
+from pate import PateClassifier, ReleasedLabels, cli
 from tests.conftest import make_arrays, recipe
 from tests.injection import EVERYWHERE, MODES, Case, Ended, Injector, injector, try_points
 from tests.processes import run_here
@@ -39,6 +40,20 @@ def fit_classifiers(folder: Path) -> None:
     fit(folder, classifiers=True)
 
 
+def all_cases(folder: Path) -> None:
+    """Go through all commands, for what they import and keep in memory."""
+    for name in CASES:
+        place = folder / name
+        place.mkdir()
+        case = case_of(name, place)
+        case.begin()
+        if isinstance(case.work, list):
+            with chdir(case.place):
+                assert cli.main([*case.work]) == 0
+        else:
+            globals()[case.work.split(":")[1]](case.place)
+
+
 def digest_of(labels: ReleasedLabels) -> str:
     parts = (labels.labels, labels.mask, labels.noisy_counts)
     return hashlib.sha256(
@@ -56,7 +71,7 @@ def of_fit(place: Path, ended: Ended) -> str:
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Injector]:
-    with injector(tmp_path_factory.mktemp("injector"), f"{__name__}:fit") as server:
+    with injector(tmp_path_factory.mktemp("injector"), f"{__name__}:all_cases") as server:
         yield server
 
 
