@@ -184,9 +184,8 @@ def study(settings: Study, output: Path | None = None, workers: int = 1) -> Stud
 
     Args:
         settings: the settings of the study.
-        output: folder for study.csv, study.txt, study.tex and study.png, and for the finished
-            cells; study.parquet if pyarrow is installed. None for private/study, or study for
-            made-up and public votes.
+        output: folder for study.csv, study.txt and study.png, and for the finished cells. None for
+            private/study, or study for made-up and public votes.
         workers: number of processes, one for each core at most.
 
     Returns:

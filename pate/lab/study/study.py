@@ -84,7 +84,7 @@ class Study:
             top k.
         epsilons: the targets of all queries on one file of votes together.
         names: names of the mechanisms in the results, one each. None for class and settings.
-        shown: the figure of the picture and of the table for LaTeX.
+        shown: the figure of the picture.
         votes: .npz files of ballots or counts, as for pate label --votes (PRIVATE).
         counts: histograms (PRIVATE): .npy files of whole numbers, or .npz files of such
             `counts`, a query each, or rows of a file. A user changes each count
