@@ -500,11 +500,10 @@ def rehearse_student(run: Run, content: Json) -> None:
         f"trainer.check_val_every_n_epoch <= {epochs}, the epochs, or none leaves a student",
         check_val_every_n_epoch=every,
     )
-    time = trainer.get("max_time")
     require(
-        not (isinstance(time, str) and not time.strip("0:")),
+        not isinstance(trainer.get("max_time"), str) or trainer["max_time"].strip("0:"),
         "a trainer that leaves a student with figures",
-        max_time=time,
+        max_time=trainer.get("max_time"),
     )
     # a step may leave weights that are finite, and large enough for the next one to overflow
     limits = {"limit_train_batches": _STEPS, "limit_val_batches": 1, "limit_test_batches": 1}
@@ -538,9 +537,11 @@ def rehearse_student(run: Run, content: Json) -> None:
                 *(each for each in own if isinstance(each, ModelCheckpoint)),
                 stop,
             ]
-            # a network may log by the experiment of a logger
+            # a network may log by the experiment of a logger, and write to its folder
+            places = dict.fromkeys(("save_dir", "root_dir", "log_dir"), str(self.folder))
             made.loggers = [
-                each if isinstance(each, Curves) else DummyLogger() for each in made.loggers
+                each if isinstance(each, Curves) else type("Silent", (DummyLogger,), places)()
+                for each in made.loggers
             ]
             return made
 

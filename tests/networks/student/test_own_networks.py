@@ -65,10 +65,11 @@ class Own(pl.LightningModule):
 
 
 class Reads(Own):
-    """A student that reads its trainer and settings, and logs by the experiment of its logger."""
+    """A student that reads its trainer, settings and logger, and logs by its experiment."""
 
     def training_step(self, batch: tuple[Tensor, Tensor, Tensor]) -> Tensor:
         self.logger.experiment.log_metrics({"seen": 1.0})  # type: ignore[union-attr]
+        assert Path(self.logger.log_dir).is_absolute()  # type: ignore[union-attr,arg-type]
         return super().training_step(batch)
 
     def configure_optimizers(self) -> Any:
@@ -203,6 +204,7 @@ def test_a_maker_that_a_module_would_not_read_is_refused() -> None:
     ("name", "logger", "refusal"),
     [
         ("Reads", True, ""),
+        ("Reads", {"class_path": "CSVLogger"}, ""),
         pytest.param("Draws", {"class_path": "TensorBoardLogger"}, "", marks=pytest.mark.slow),
         ("Still", True, "a student whose weights change in 3 steps (its learning rate"),
         ("Draws", True, "`pate student fit` to finish on made-up records, got AttributeError"),
