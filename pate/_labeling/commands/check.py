@@ -48,7 +48,6 @@ from pate._labeling.release.labels import require_stated, verify_published
 from pate._labeling.runs.released import require_student
 from pate._labeling.runs.run import (
     LABEL,
-    LINEAR_MODEL,
     METRICS,
     MODEL,
     REPORT,
@@ -227,7 +226,7 @@ _PUBLISHED = (
     *(path.as_posix() for path in (LABEL.config, STUDENT.config, *LABEL.outputs, REPORT)),
     *(path.as_posix() for path in SIGNED),
     *(f"{_STUDENT}/{name}" for name in ("*.ckpt", "linear.safetensors", METRICS)),
-    *(f"{_STUDENT}/{name}/*" for name in (MODEL, LINEAR_MODEL, "logs")),
+    *(f"{_STUDENT}/{name}/*" for name in (MODEL, "logs")),
 )
 """Patterns of the files that commands leave in ``public/``. A star stands for folders, too."""
 
@@ -350,7 +349,7 @@ def verify_file(
             that these are all is then the word of its author.
         released: the released file. None for a ``labels.npz`` in the folder of the statement.
         sign: a private SSH key of yours. Writes ``privacy.intoto.json`` next to the statement, with
-            the digests of it, its labels and students, and a signature by ``ssh-keygen``.
+            the digests of it, its labels and student, and a signature by ``ssh-keygen``.
 
     Raises:
         ValueError: at the first figure that does not follow from the events, or if a file is
@@ -378,8 +377,8 @@ def verify_file(
         _print_sum(book, _delta_of(book))
 
 
-_SUBJECTS = ("privacy.txt", "labels.npz", "model.*", "sentences.zip", "student/*model/*")
-"""Patterns of what is signed with a statement: labels, and students in or below its folder."""
+_SUBJECTS = ("privacy.txt", "labels.npz", "model.*", "sentences.zip", "student/model/*")
+"""Patterns of what is signed with a statement: labels, and a student in or below its folder."""
 
 
 def _sign(statement: Path, key: Path) -> Path:

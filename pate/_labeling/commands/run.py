@@ -343,7 +343,6 @@ _ROWS = {
     "all_majority": "best constant answer",
     "released_constant": "constant answer released",
     "student": "private student",
-    "linear_student": "linear student beside it",
 }
 
 _UNMEASURED = "Verdict: unknown, because no record is a test record (`test_fraction` of the data)."

@@ -102,9 +102,6 @@ SIGNED = (Path("public/privacy.intoto.json"), Path("public/privacy.intoto.json.s
 MODEL = "model"
 """Name of the folder, in the student's folder, that can leave the run."""
 
-LINEAR_MODEL = "linear_model"
-"""Name of the same folder of the linear student beside another."""
-
 EXPORTED = Path("private/student_model.json")
 """The digests of the student in `MODEL`, relative to the run's folder."""
 

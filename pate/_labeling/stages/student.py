@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -63,7 +62,6 @@ from pate._labeling.runs.released import (
 from pate._labeling.runs.run import (
     EXPORTED,
     LABEL,
-    LINEAR_MODEL,
     METRICS,
     MODEL,
     STUDENT,
@@ -91,7 +89,7 @@ def learn(
     source: DataSource,
     settings: Json,
     train: Callable[[], Sequence[Path]],
-    export: Callable[[], Mapping[Path, str]],
+    export: Callable[[], object],
 ) -> None:
     """Begin or continue the stage of a student of any kind, unless it is finished, and export it.
 
@@ -102,7 +100,7 @@ def learn(
         source: the records that the student learns from.
         settings: the settings of the stage.
         train: trains the student and returns its files.
-        export: exports it, and returns a digest of each further file.
+        export: exports it.
 
     Raises:
         ValueError: if the student was begun with other settings, labels or public records.
@@ -116,7 +114,8 @@ def learn(
             export()
             return
         files = {path: digest(path) for path in train()}
-        run.finish(STUDENT, files | export(), untested=not len(source.load(Role.TEST).ids))
+        export()
+        run.finish(STUDENT, files, untested=not len(source.load(Role.TEST).ids))
 
 
 @contextmanager
@@ -156,8 +155,6 @@ def export_or_say_why_not(
     trained: Callable[[], Trained],
     source: DataSource,
     weights: Weights,
-    *,
-    beside: bool = False,
 ) -> None:
     """Export the student from its run, or print in one line why it stays. PUBLIC.
 
@@ -168,14 +165,12 @@ def export_or_say_why_not(
         trained: reads the student.
         source: the records that it learned from.
         weights: encodes the weights as the content of a file.
-        beside: whether it is the linear student `beside` another, from which no teachers start.
     """
-    folder = student_folder(run) / (LINEAR_MODEL if beside else MODEL)
+    folder = student_folder(run) / MODEL
     try:
         statement, text = (run.root / output for output in LABEL.outputs[1:])
         export_student(folder, trained(), source, statement=statement, text=text, weights=weights)
-        if not beside:
-            write_json(run.root / EXPORTED, student_digests(folder))
+        write_json(run.root / EXPORTED, student_digests(folder))
     except ValueError as error:
         shutil.rmtree(folder, ignore_errors=True)
         print(
@@ -191,9 +186,8 @@ def write_figures(
     source: DataSource,
     *,
     optimize: Metric,
-    others: Mapping[str, Json] = MappingProxyType({}),
 ) -> None:
-    """Write ``metrics.json``: test figures of a student, of others and of constant answers.
+    """Write ``metrics.json``: test figures of a student and of constant answers.
 
     Args:
         folder: the folder of the student.
@@ -201,7 +195,6 @@ def write_figures(
         constants: ``[C]``, the logits of the constant answer that the release supports.
         source: the test records, with their true labels.
         optimize: the figure that decisions serve.
-        others: the figures of further students by name.
     """
     truth = source.records(Role.TEST).labels
     right, known = known_truth(truth)
@@ -213,7 +206,7 @@ def write_figures(
         name: evaluate_constant(share, truth, source.label_names, optimize=optimize)
         for name, share in shares.items()
     }
-    write_json(folder / METRICS, {"optimize": optimize, "student": figures, **others} | compared)
+    write_json(folder / METRICS, {"optimize": optimize, "student": figures} | compared)
 
 
 WEIGHTS = "linear.safetensors"
@@ -357,32 +350,6 @@ class Solved:
 _NAMES = ("weight", "bias", "departs", "constant_logits")
 
 
-def fit_beside(run: Run, optimize: Metric) -> dict[Path, str]:
-    """Solve the linear student of the same labels, beside one that sees raw samples. PUBLIC.
-
-    It sees what the teachers see. Released answers are mostly linear in that, and so cannot say
-    which of the two is better.
-
-    Returns:
-        The digest of its file.
-    """
-    source, released = load_data(run), ReleasedLabels.load(run.root)
-    solved = Solved.by(LinearPlan(optimize=optimize), source, released)
-    path = student_folder(run) / WEIGHTS
-    solved.save(path)
-    trained = partial(solved.trained, source.label_names)
-    export_or_say_why_not(run, trained, source, weights_of_arrays, beside=True)
-    return {path: digest(path)}
-
-
-def figures_beside(run: Run, optimize: Metric) -> dict[str, Json]:
-    """Return the test figures of the student of `fit_beside` by its name, if there is one."""
-    path = student_folder(run) / WEIGHTS
-    if not path.is_file():
-        return {}
-    return {"linear_student": Solved.read(path, optimize).figures(load_data(run))}
-
-
 @dataclass(frozen=True, kw_only=True)
 class StudentPlan:
     """How the student is trained: the content of ``student.yaml``.
@@ -453,11 +420,10 @@ def fit_student(run: Run, content: Json) -> None:
         Solved.by(plan, source, released).save(path)
         return [path]
 
-    def export() -> Mapping[Path, str]:
+    def export() -> None:
         solved = Solved.read(path, plan.optimize)
         trained = partial(solved.trained, source.label_names)
         export_or_say_why_not(run, trained, source, weights_of_arrays)
-        return {}
 
     learn(run, source, plan.settings(), train, export)
 

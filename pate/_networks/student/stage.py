@@ -53,8 +53,6 @@ from pate._labeling.runs.released import DECISION_METRICS, Metric
 from pate._labeling.runs.run import STUDENT, Run, labels_file
 from pate._labeling.stages.student import (
     export_or_say_why_not,
-    figures_beside,
-    fit_beside,
     learn,
     student_folder,
     write_figures,
@@ -302,17 +300,15 @@ class StudentCLI(LightningCLI):
             )
         return [*filter(None, map(self._checkpoint, (_LAST, _BEST)))]
 
-    def _carry(self, model: Student) -> dict[Path, str]:
-        """Export the student, and the linear one beside it; return the digest of its file."""
-        if not self.trainer.is_global_zero:
-            return {}
-        export_or_say_why_not(
-            self.run,
-            partial(self._trained_student, model),
-            self.datamodule.source,
-            weights_of_tensors,
-        )
-        return fit_beside(self.run, model.optimize) if self.settings["data"]["raw"] else {}
+    def _carry(self, model: Student) -> None:
+        """Export the student."""
+        if self.trainer.is_global_zero:
+            export_or_say_why_not(
+                self.run,
+                partial(self._trained_student, model),
+                self.datamodule.source,
+                weights_of_tensors,
+            )
 
     def _trained_student(self, model: Student) -> Trained:
         checkpoint = _read(self.trained())
@@ -338,7 +334,6 @@ class StudentCLI(LightningCLI):
             model.constant_logits.float().cpu().numpy(),
             self.datamodule.source,
             optimize=model.optimize,
-            others=figures_beside(self.run, model.optimize),
         )
 
     def _checkpoint(self, name: str) -> Path | None:
