@@ -15,9 +15,10 @@ export OMP_NUM_THREADS ?= 1
 # compiled tests and modules are kept, whatever the surroundings say: each process saves seconds
 export PYTHONDONTWRITEBYTECODE :=
 PYTEST := $(BIN)/pytest -n auto --dist worksteal
-# each has a folder of tests, of which the longest comes first; `pages` are read and their scripts run
+# each has a folder of tests; `pages` are read and their scripts run
 ZONES := labeling lab networks core pages
-FAST := $(addprefix fast-,$(ZONES) house)
+# the jobs of `make test`, the longest first: a process imports once what its folders need
+FAST := fast-labeling fast-networks fast-rest
 CORES := $(shell getconf _NPROCESSORS_ONLN)
 
 .PHONY: setup setup-all demo test test-all fast $(FAST) all all-pages coverage lint bounds bench reproduce docs dist without
@@ -109,11 +110,14 @@ test-all: setup-all
 
 fast: $(FAST)
 
-# a job in one process: it imports and collects once, and only what it needs
+fast-labeling: FOLDERS := tests/labeling
+fast-networks: FOLDERS := tests/networks tests/pages
+fast-rest: FOLDERS := tests/core tests/lab $(wildcard tests/test_*.py)
+all-pages: FOLDERS := tests/pages
 $(FAST): SELECTED := -m 'not slow'
 $(FAST) all-pages: setup
-	@printed=$$($(BIN)/pytest -p no:xdist $(SELECTED) $(patsubst tests/house,tests/test_*.py,tests/$(lastword $(subst -, ,$@))) 2>&1) \
-		|| { echo "$$printed"; exit 1; }; echo "$(lastword $(subst -, ,$@)):$${printed##*]}"
+	@printed=$$($(BIN)/pytest -p no:xdist $(SELECTED) $(FOLDERS) 2>&1) || { echo "$$printed"; exit 1; }; \
+		echo "$@:$${printed##*]}"
 
 all: setup-all
 	$(PYTEST) --ignore=tests/pages

@@ -36,7 +36,12 @@ ASKED = LabelSettings(Partial(StableTopK), delta=1e-6, target_epsilon=8.0, num_q
             True,
             ".* an upper end.* Half need at least",
         ),
-        ({"start_from": FIRST, "nominal_records": 480}, False, "0 to 18 where each has 4"),
+        pytest.param(
+            {"start_from": FIRST, "nominal_records": 480},
+            False,
+            "0 to 18 where each has 4",
+            marks=pytest.mark.slow,
+        ),
         ({"aggregator": NoisyVotes(sigma_votes=30.0), "target_epsilon": None}, False, None),
     ],
 )

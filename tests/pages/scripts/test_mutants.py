@@ -16,6 +16,7 @@ def test_deliberate_faults_have_one_place() -> None:
             mutants.deliberate(mutant.path, "none of it", "")
 
 
+@pytest.mark.slow
 def test_faults_are_drawn_from_all_zones_and_know_their_statement() -> None:
     modules = mutants.modules()
     assert all(any(path.startswith(zone) for path in modules) for zone in mutants.ZONES)
