@@ -2,7 +2,7 @@
 
 First a network that settings make, from whoever they are, its trial, for it must answer by logits,
 and its making by any factory. Then fitted feature maps as modules of torch, for a student used
-without its data.
+without its data. At the end random changes of pictures, which are a function of the step.
 """
 
 from __future__ import annotations
@@ -562,3 +562,43 @@ def _of_transforms(features: PictureTransforms, shape: tuple[int, ...]) -> MapMo
         transforms=[type(transform).__name__ for transform in features.transforms],
     )
     return MapModule(settings, module)
+
+
+Changes = Sequence[Callable[[Tensor], Tensor]]
+"""Each alters one picture ``[channels, height, width]``, like ``torchvision.transforms.v2``."""
+
+
+def require_pictures(augment: Sequence[nn.Module] | None, input_shape: Sequence[int]) -> None:
+    """Raise ``ValueError`` if records that are not pictures are to be augmented."""
+    require(
+        not augment or len(input_shape) == 3,
+        "records of shape [channels, height, width] for augment, after any feature map",
+        shape=tuple(input_shape),
+    )
+
+
+def augmented(pictures: Tensor, augment: Changes, *seeds: int) -> Tensor:
+    """Return pictures ``[B, channels, height, width]``, each altered by itself.
+
+    The random draws depend only on the ``seeds``, and torch's own generator is left as it was.
+
+    Raises ``ValueError`` if the shape of a picture is changed.
+    """
+    state = np.random.SeedSequence(seeds).generate_state(1, np.uint64)[0] >> np.uint64(1)
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(int(state))
+        altered = [_altered(picture, augment) for picture in pictures]
+    shape = tuple(pictures.shape[1:])
+    for picture in altered:
+        require(
+            picture.shape == shape,
+            f"augment that leaves pictures in shape {shape}",
+            shape=tuple(picture.shape),
+        )
+    return torch.stack(altered).to(pictures.dtype)
+
+
+def _altered(picture: Tensor, augment: Changes) -> Tensor:
+    for alter in augment:
+        picture = alter(picture)
+    return picture

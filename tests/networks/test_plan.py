@@ -10,7 +10,7 @@ from pytorch_lightning.callbacks import ModelCheckpoint
 
 import pate
 from models import Linear
-from pate._networks.training import LocalCheckpoints
+from pate._networks.teachers.executors import LocalCheckpoints
 from pate.accounting import read_ledger
 from pate.data import Arrays
 from tests.labeling.commands.test_run import everything

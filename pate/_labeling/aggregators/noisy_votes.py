@@ -410,11 +410,6 @@ class SiloVotes(Aggregator):
         """The standard deviation of the noise of each silo, in votes."""
         return share_sigma(self.sigma_silos, self.num_honest)
 
-    @property
-    def world_sigma(self) -> float:
-        """The standard deviation of the noise for those who know none of the shares, in votes."""
-        return self.share_sigma * math.sqrt(self.silos - self.dropouts)
-
     def event(
         self, shape: VoteShape, relation: NeighboringRelation | None = None, tier: int | None = None
     ) -> Event:
@@ -432,7 +427,9 @@ class SiloVotes(Aggregator):
             )
             return ComposedEvent(events=(noise, failing))
 
-        return PartiesEvent(parties=release(self.sigma_silos), world=release(self.world_sigma))
+        # of the noise for those who know none of the shares, in votes
+        world = self.share_sigma * math.sqrt(self.silos - self.dropouts)
+        return PartiesEvent(parties=release(self.sigma_silos), world=release(world))
 
     def aggregate(self, votes: Counts | MaskedTotal, *, generator: np.random.Generator) -> Release:
         """Label a batch of queries from the silos' sum, or with shares from ``generator``."""

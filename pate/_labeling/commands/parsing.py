@@ -322,11 +322,6 @@ class CommandParser(SettingsParser):
         if message and stream is not None:
             stream.write(message)
 
-    def _refuse_elsewhere(self, option: str) -> None:
-        """Raise ``ValueError`` if an option that is unknown here belongs with another one."""
-        needed = self.elsewhere("--" + option.partition(".")[0])
-        require(needed is None, f"{needed}", option=f"--{option}")
-
     def error(self, message: str, ex: Exception | None = None) -> NoReturn:
         """End with status 2 and the message; without exits on errors, raise ``ArgumentError``."""
         if not self.exit_on_error:
@@ -367,7 +362,8 @@ class CommandParser(SettingsParser):
 
     def _refuse(self, name: str) -> None:
         """Refuse an unknown setting: of the class whose parser this is, or of the command."""
-        self._refuse_elsewhere(name)
+        needed = self.elsewhere("--" + name.partition(".")[0])
+        require(needed is None, f"{needed}", option=f"--{name}")
         if self._made is not None and not self.exit_on_error:
             raise SettingError.unknown(name, self._made, [*signature(self._made).parameters])
         option, options = f"--{name}", self.shown._option_string_actions

@@ -140,20 +140,17 @@ class VoteManifest:
     def read(cls, path: Path) -> VoteManifest:
         """Read a manifest. Raises ``ValueError`` if it is missing or malformed."""
         content = _read(path)
-        values: Json = {field.name: content.get(field.name) for field in fields(cls)}
         try:
-            require(values["format"] == FORMAT, f"format {FORMAT}", format=values["format"])
-            require_known("keys", content, values)
-            for name in ("label_names", "ids"):
-                _require_texts(name, values[name], list)
-                require_distinct(name, values[name])
-            for name in ("made_by", "chunks"):
-                _require_texts(name, values[name], dict)
-            require_known("ballots", [str(values["ballots"])], _KINDS)
-            VoteShape(values["num_teachers"], len(values["label_names"]))
-        except ValueError as error:
+            require(
+                content.get("format") == FORMAT, f"format {FORMAT}", format=content.get("format")
+            )
+            manifest = cls(**content)
+            require_known("ballots", [manifest.ballots], _KINDS)
+            require_distinct("ids", manifest.ids)
+            _ = manifest.shape  # raises on other numbers
+        except (ValueError, TypeError) as error:
             raise _damaged(path, error) from None
-        return cls(**values)
+        return manifest
 
 
 @dataclass(frozen=True)
@@ -373,16 +370,6 @@ def _save_arrays(arrays: Mapping[Path, NDArray[Any]]) -> dict[Path, str]:
         with atomic_write(path) as file:
             np.save(file, array)
     return {path: digest(path) for path in arrays}
-
-
-def _require_texts(name: str, value: Any, kind: type[list[str] | dict[str, str]]) -> None:
-    texts = value.values() if isinstance(value, dict) else value
-    words = "a list of texts" if kind is list else "texts by name"
-    require(
-        isinstance(value, kind) and all(isinstance(text, str) for text in texts),
-        f"{name} as {words}",
-        **{name: type(value).__name__},
-    )
 
 
 def _require_teachers(right: bool, shape: VoteShape, found: int) -> None:

@@ -60,7 +60,7 @@ from pate._labeling.stages.student import (
 from pate._networks.settings import require_logits, without_weights
 from pate._networks.student.answers import weights_of_tensors
 from pate._networks.student.training import Curves, StageBar, Student, StudentData
-from pate._networks.training import LocalCheckpoints
+from pate._networks.teachers.executors import LocalCheckpoints
 
 # checkpoints: to resume from, and with the lowest loss on held-out samples
 _LAST, _BEST = "last", "best"

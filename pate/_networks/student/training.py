@@ -50,9 +50,8 @@ from pate._labeling.runs.released import (
     targets_of,
 )
 from pate._labeling.runs.run import LABEL, Run, load_data
-from pate._networks.settings import make_network
+from pate._networks.settings import augmented, make_network, require_pictures
 from pate._networks.student.answers import gate
-from pate._networks.training import augmented, require_pictures
 
 
 class StudentData(pl.LightningDataModule):

@@ -2,7 +2,8 @@
 
 The work on each chunk writes a file, and a chunk with a file is not done again. If a worker is
 lost, its chunk resumes from the last checkpoint. A process works on its processor or on the GPU of
-its rank, and a chunk may take a share of the memory that is free.
+its rank, and a chunk may take a share of the memory that is free. At the end the files of
+checkpoints, of teachers and students.
 """
 
 from __future__ import annotations
@@ -22,20 +23,20 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import pytorch_lightning as pl
 import torch
 from joblib import Parallel, delayed
 from joblib.externals.loky.process_executor import BrokenProcessPool
 from lightning_fabric.plugins.environments.lightning import LightningEnvironment
+from lightning_fabric.plugins.io.torch_io import TorchCheckpointIO
 from lightning_fabric.utilities.exceptions import MisconfigurationException
 
 from pate._core.files.reading import read_lines
-from pate._core.files.writing import lease
+from pate._core.files.writing import atomic_write, lease
 from pate._core.validation import expecting
 from pate._labeling.teachers import Execution
-from pate._networks.training import LocalCheckpoints
 
 if TYPE_CHECKING:
     from ray import ObjectRef
@@ -73,10 +74,6 @@ class ChunkJob(ABC):
     def only(self, teachers: range) -> Self:
         """Return the job with only the data for one chunk, to be sent to a worker."""
         return self
-
-    def lease_file(self, teachers: range) -> Path:
-        """Return the file that names the process at work on a chunk together with others."""
-        return self.file(teachers).with_suffix(".lease")
 
 
 # how often in a row all workers may be lost without finishing a single chunk
@@ -124,7 +121,7 @@ def _run_on_leases(job: ChunkJob, missing: list[range], report: Report) -> None:
     """
     while missing:
         for teachers in list(missing):
-            with lease(job.lease_file(teachers)) as held:
+            with lease(job.file(teachers).with_suffix(".lease")) as held:
                 if job.is_done(teachers):
                     report(job.num_steps)
                     missing.remove(teachers)
@@ -323,3 +320,41 @@ def quiet_lightning() -> Iterator[None]:
     finally:
         for logger, level in levels.items():
             logger.setLevel(level)
+
+
+_PLACES = ("dirpath", "best_model_path", "kth_best_model_path", "last_model_path")
+
+
+class LocalCheckpoints(TorchCheckpointIO):
+    """Writes each checkpoint through a draft in its own folder, with relative paths inside.
+
+    Lightning uses the system's temporary folder, where a killed process would leave PRIVATE
+    weights, and which may lie on another, smaller disk. Paths are relative to the checkpoint's
+    folder, so that a checkpoint reveals nothing of the machine and may move with its run.
+    """
+
+    def save_checkpoint(
+        self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any | None = None
+    ) -> None:
+        """Write the checkpoint, atomically."""
+        folder = os.path.realpath(Path(path).parent)
+        with atomic_write(Path(path)) as file:
+            torch.save(_with_places(checkpoint, lambda place: os.path.relpath(place, folder)), file)
+
+    def load_checkpoint(self, path: str | Path, *args: Any, **options: Any) -> dict[str, Any]:
+        """Return the checkpoint, with paths from its present folder."""
+        folder = os.path.realpath(Path(path).parent)
+        content = super().load_checkpoint(path, *args, **options)
+        return _with_places(content, lambda place: os.path.normpath(os.path.join(folder, place)))
+
+
+def _with_places(checkpoint: dict[str, Any], move: Callable[[str], str]) -> dict[str, Any]:
+    """Return a checkpoint with the places in its callbacks replaced by ``move``."""
+    callbacks = {}
+    for name, state in checkpoint.get("callbacks", {}).items():
+        callbacks[name] = state | {key: move(state[key]) for key in _PLACES if state.get(key)}
+        if "best_k_models" in state:
+            callbacks[name]["best_k_models"] = {
+                move(place): score for place, score in state["best_k_models"].items()
+            }
+    return checkpoint | {"callbacks": callbacks}

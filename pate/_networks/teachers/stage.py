@@ -53,7 +53,7 @@ from pate._labeling.stages.rehearsal import LEAST_LEARNED, learned, separable
 from pate._labeling.stages.teachers import Poll, Teaching
 from pate._labeling.teachers import CHUNK_SIZE, Execution
 from pate._labeling.votes.kinds import Voting, kind_cast
-from pate._networks.settings import require_logits
+from pate._networks.settings import require_logits, require_pictures
 from pate._networks.teachers.executors import available_bytes, root_device, run_jobs
 from pate._networks.teachers.plan import PartitionedRecords, TeacherPlan, draw_batches
 from pate._networks.teachers.training import (
@@ -65,7 +65,6 @@ from pate._networks.teachers.training import (
     foreign_files,
     make_networks,
 )
-from pate._networks.training import require_pictures
 
 _COMPARED = 64  # public samples, which tell two feature maps apart
 _PASSES, _MOST_STEPS = 20, 1000  # over public samples, in which a network learns their answers

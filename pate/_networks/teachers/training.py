@@ -39,7 +39,7 @@ from pate._labeling.data.records import Features, known_truth
 from pate._labeling.runs.vote_store import VoteStore
 from pate._labeling.votes.kinds import Voting, highest, pack_ballots
 from pate._labeling.votes.voters import encode_scores
-from pate._networks.settings import make_network
+from pate._networks.settings import augmented, make_network
 from pate._networks.teachers.executors import (
     ChunkJob,
     Report,
@@ -53,7 +53,6 @@ from pate._networks.teachers.plan import (
     TeacherPlan,
     draw_batches,
 )
-from pate._networks.training import augmented
 
 # rows of the curves of losses that are kept
 _POINTS = 100

@@ -54,7 +54,7 @@ from pate._labeling.runs.run import (
     load_data,
     load_ledger,
 )
-from pate._labeling.runs.vote_store import VoteManifest, finished_votes
+from pate._labeling.runs.vote_store import finished_votes
 from pate._labeling.stages.student import fit_student, student_settings
 from pate._labeling.stages.teachers import load_plan
 from pate._labeling.teachers import FIRST, ClosedFormPlan, assigned_units
@@ -210,7 +210,8 @@ def neighbor_of(run: Run, whom: Whom, name: str) -> Neighbor:
         )
         number = int(name)
     if imported:
-        require(has_ballots(finished_votes(run).manifest()), "votes with the ballots of teachers")
+        ballots = finished_votes(run).manifest().kind is Ballots
+        require(ballots, "votes with the ballots of teachers")
         return Neighbor(whom=whom, name=name, ids=(), partition=unit_of(run).partition)
     private, plan = load_data(run).load(Role.PRIVATE), load_plan(run)
     if whom != "teacher":
@@ -350,7 +351,8 @@ class _Side:
             )
             again.fit_teachers()
             again.vote()
-        release_labels(run, without_budget(settings), generator, absent=absent)
+        unlimited = replace(settings, max_epsilon=None, max_delta0=None, budget_filter=None)
+        release_labels(run, unlimited, generator, absent=absent)
         if not source.is_finished(STUDENT):
             return
         learned = student_settings(source)
@@ -359,11 +361,6 @@ class _Side:
                 fit_student(run, learned)
             elif source.root.resolve() in self.starts:  # other networks take long
                 find("run_student")("fit", run, learned)
-
-
-def has_ballots(manifest: VoteManifest) -> bool:
-    """Whether the ballots of all teachers are known, and not only counts, scores or a sum."""
-    return manifest.kind is Ballots and not any("_counts_" in name for name in manifest.chunks)
 
 
 def with_key(root: Path, run: Run, ledger: Path | None = None) -> Run:
@@ -391,11 +388,6 @@ def copied_to(root: Path, run: Run, ledger: Path) -> Run:
 def _link(source: str, target: str) -> None:
     """Link large arrays, which are replaced and never changed in place; copy other files."""
     (os.link if source.endswith((".npy", ".pt")) else shutil.copy2)(source, target)
-
-
-def without_budget(settings: LabelSettings) -> LabelSettings:
-    """Return the settings of a release that no budget limits."""
-    return replace(settings, max_epsilon=None, max_delta0=None, budget_filter=None)
 
 
 def _start_of(run: Run) -> Path | None:

@@ -162,7 +162,9 @@ class CanaryRecords(DataSource):
     @cached_property
     def present(self) -> BoolArray:
         """Whether each canary ``[m]`` is in its first version."""
-        return np.array([_coin(self._seed, str(name)) % 2 == 0 for name in self.ids])
+        key = b"%d" % self._seed
+        coins = (hashlib.blake2b(str(n).encode(), digest_size=8, key=key) for n in self.ids)
+        return np.array([coin.digest()[-1] % 2 == 0 for coin in coins])
 
     @property
     def probe_ids(self) -> StrArray:
@@ -193,13 +195,6 @@ class CanaryRecords(DataSource):
             ids=names,
             groups=None if groups is None else np.append(groups.astype(str), added),
         )
-
-
-def _coin(seed: int, name: str) -> int:
-    """Return 64 bits as a function of only a seed and an id."""
-    return int.from_bytes(
-        hashlib.blake2b(name.encode(), digest_size=8, key=b"%d" % seed).digest(), "big"
-    )
 
 
 TradeOff = Callable[[float], float]

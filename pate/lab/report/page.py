@@ -330,7 +330,8 @@ def samples_of(findings: Findings, num_samples: int) -> list[dict[str, Any]] | N
     rows = np.arange(min(num_samples, len(labels.ids)))
     values, pictures = features[rows], [""] * len(rows)
     if _are_pictures(features):
-        pictures = [data_uri(_encoded(pixels)) for pixels in _bytes_of(values)]
+        encoded = [base64.b64encode(_encoded(pixels)).decode() for pixels in _bytes_of(values)]
+        pictures = [f"data:image/png;base64,{content}" for content in encoded]
     samples = []
     for row, picture in enumerate(pictures):
         samples.append(
@@ -344,11 +345,6 @@ def samples_of(findings: Findings, num_samples: int) -> list[dict[str, Any]] | N
             }
         )
     return samples
-
-
-def data_uri(content: bytes) -> str:
-    """Return a PNG picture as a data URI."""
-    return f"data:image/png;base64,{base64.b64encode(content).decode()}"
 
 
 def _named(labels: ReleasedLabels, answers: IntArray) -> tuple[str, ...]:

@@ -434,10 +434,6 @@ class Server:
     without: Collection[str] = ()
     wait: float | None = 0.0
 
-    def invite(self) -> None:
-        """Write the invitation. Raises ``ValueError`` if the exchange has another."""
-        self.exchange.send(self.exchange.folder / INVITATION, self.terms.content)
-
     def collect(self) -> None:
         """Invite the silos, and wait for the masked vectors of all that are not left out.
 
@@ -445,7 +441,7 @@ class Server:
             AwaitedError: if some are late.
             ValueError: if the exchange has another invitation, or a file in it is damaged.
         """
-        self.invite()
+        self.exchange.send(self.exchange.folder / INVITATION, self.terms.content)
         waiting(self.survivors, self.wait)
 
     @property
