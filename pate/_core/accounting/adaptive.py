@@ -349,15 +349,15 @@ def _gaussian_weights(mu_squared: float, step: float) -> tuple[int, FloatArray, 
     return lowest, read_only(weights), float(ndtr((mean - most * step) / mu))
 
 
-_Node = tuple[int, float]
-"""A node that a pair of laws leads to: its place from one's own node on, and its weight."""
+_Nodes = tuple[int, FloatArray]
+"""Two nodes that an outcome leads to: the place of the first from one's own on, and weights."""
 
 
-def _moves(pairs: Pairs, step: float) -> list[list[_Node]]:
-    """Return the four nodes that each pair, played in either direction, leads to, ``2 M`` lists.
+def _moves(pairs: Pairs, step: float) -> list[tuple[_Nodes, _Nodes]]:
+    """Return the nodes that both outcomes of each pair, played in either direction, lead to.
 
-    An outcome of loss l leads from gamma to ``gamma exp(-l)``, between two nodes whose chord bounds
-    ``V`` there.
+    These are ``2 M`` moves. An outcome of loss l leads from gamma to ``gamma exp(-l)``, between two
+    nodes whose chord bounds ``V`` there.
     """
     p, q = pairs
     yes, no = np.log(p / q), np.log1p((q - p) / (1 - q))
@@ -367,11 +367,10 @@ def _moves(pairs: Pairs, step: float) -> list[list[_Node]]:
     place = -loss / step - _POSITION_SLACK
     cell = np.floor(place)
     lower = _chord(place - cell, step)
-    places = np.stack([cell, cell + 1], 2).reshape(-1, 4).astype(np.int64)
-    weights = (mass[:, :, None] * np.stack([lower, 1 - lower], 2)).reshape(-1, 4)
+    weights = mass[:, :, None] * np.stack([lower, 1 - lower], 2)
     return [
-        list(zip(*lists, strict=True))
-        for lists in zip(places.tolist(), weights.tolist(), strict=True)
+        ((one, first), (two, second))
+        for (one, two), (first, second) in zip(cell.astype(int).tolist(), weights, strict=True)
     ]
 
 
@@ -382,16 +381,15 @@ def _chord(place: FloatArray, step: float) -> FloatArray:
     )
 
 
-def _before(value: FloatArray, moves: Sequence[Sequence[_Node]]) -> FloatArray:
+def _before(value: FloatArray, moves: Sequence[tuple[_Nodes, _Nodes]]) -> FloatArray:
     """Return ``V`` ``[J]`` before a release from ``value`` after it: the best of all moves."""
-    places = [place for nodes in moves for place, _ in nodes]
-    below, above = max(0, -min(places)), max(0, max(places))
+    places = [place for outcomes in moves for place, _ in outcomes]
+    below, above = max(0, -min(places)), max(0, max(places) + 1)
     padded = np.concatenate([np.ones(below), value, np.full(above, value[-1])])
-    best = np.zeros_like(value)
-    for (place, weight), *others in moves:
-        total = weight * padded[below + place :][: value.size]
-        for place, weight in others:
-            total += weight * padded[below + place :][: value.size]
+    nodes, best, size = np.stack([padded[:-1], padded[1:]]), np.zeros_like(value), value.size
+    for (one, first), (two, second) in moves:
+        total = first @ nodes[:, below + one : below + one + size]
+        total += second @ nodes[:, below + two : below + two + size]
         np.maximum(best, total, out=best)
     return _decreasing(np.minimum(1.0, best * (1 + _ROUND_SLACK) + _UNDERFLOW_SLACK))
 
