@@ -255,7 +255,8 @@ class StudentCLI(LightningCLI):
         if trainer["enable_checkpointing"] is not False:
             callbacks += [
                 ModelCheckpoint(self.folder, name, monitor=loss, enable_version_counter=False)
-                for name, loss in ((_LAST, None), *([(_BEST, _LOSS)] if compared else []))
+                # a command that was killed goes on from the last one, which must know the best
+                for name, loss in (*([(_BEST, _LOSS)] if compared else []), (_LAST, None))
             ]
         if compared and not parts(given, EarlyStopping):
             callbacks.append(EarlyStopping(_LOSS, patience=_PATIENCE))

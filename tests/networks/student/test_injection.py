@@ -1,0 +1,58 @@
+"""A network student that is killed in the middle of a write has the curves of one that is not."""
+
+import shutil
+from collections.abc import Iterator
+from contextlib import chdir
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pate import cli
+from pate._core.files.reading import digest
+from pate._labeling.runs.run import STUDENT, Run
+from tests.conftest import finish, make_arrays, recipe
+from tests.injection import Case, Ended, Injector, injector, try_points
+from tests.networks.conftest import DESCENT
+
+FIT = ["student", "fit", "--config=student.yaml", "--run=run", "--trainer.max_epochs=3"]
+
+
+def labeled(folder: Path) -> None:
+    """Make a run with labels and without a student."""
+    np.savez(folder / "data.npz", **make_arrays())  # type: ignore[arg-type]
+    Run(finish(recipe(folder / "recipe", folder / "data.npz"))).clear(STUDENT)
+    (folder / "student.yaml").write_text(DESCENT)
+
+
+def fit(folder: Path) -> None:
+    labeled(folder)
+    with chdir(folder):
+        assert cli.main([*FIT]) == 0
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Injector]:
+    with injector(tmp_path_factory.mktemp("injector"), f"{__name__}:fit") as server:
+        yield server
+
+
+def curves(place: Path, ended: Ended) -> tuple[str, str]:
+    """Return the curves, and the digest of the weights."""
+    student = place / "run" / "public" / "student"
+    (file,) = student.glob("logs/*/metrics.csv")
+    assert file.read_text().count("val_loss") == 1 and len(file.read_text().splitlines()) > 4
+    return file.read_text(), digest(student / "model" / "model.safetensors")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", ["kill", "kill, torn or done", "EIO"])
+def test_a_student_that_is_killed_has_all_rows_of_its_curves(
+    mode: str, run: Injector, tmp_path: Path
+) -> None:
+    before = tmp_path / "before"
+    before.mkdir()
+    labeled(before)
+    case = Case(FIT, before, tmp_path / "place", curves, lambda place: True)
+    assert try_points(run, case, [mode], most=60) > 40
+    shutil.rmtree(case.place)
