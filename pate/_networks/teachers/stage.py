@@ -4,20 +4,15 @@ How many are trained at once, by memory and speed, and what training costs, are 
 data of the public shape, so that the choice reveals nothing about private records.
 """
 
-import csv
-import io
 import secrets
 import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from shutil import rmtree
 from typing import Any
 
 import numpy as np
 import torch
-from lightning_utilities.core.rank_zero import rank_zero_only
-from pytorch_lightning.loggers import CSVLogger
 from safetensors.torch import save
 from torch import Tensor, nn
 from torch.multiprocessing.reductions import StorageWeakRef
@@ -31,13 +26,12 @@ from pate._core.files.writing import (
     atomic_write,
     gigabytes,
     lease,
-    make_folder,
     make_once,
     require_disk,
     write_text,
 )
 from pate._core.validation import Float32Array, FloatArray, require, stage_bar
-from pate._labeling.data.records import Role, known_truth
+from pate._labeling.data.records import Role
 from pate._labeling.data.source import DataSource
 from pate._labeling.linear import flat
 from pate._labeling.release.between_runs import Start
@@ -205,9 +199,7 @@ def fit_teachers(run: Run, data: DataSource, plan: TeacherPlan, execution: Execu
                 # left by processes that were killed
                 for left in (*folder.glob(".teachers_*"), *folder.glob("*.lease")):
                     left.unlink(missing_ok=True)
-                losses = _read_losses(sized_plan, folder)
-                write_text(folder / "PRIVATE_log.csv", _teachers_table(partitioned, losses[-1]))
-                _log_curves(losses, plan.num_steps, folder / "PRIVATE_losses")
+                write_text(folder / "PRIVATE_losses.csv", _loss_table(sized_plan, folder))
             return {file: digest(file) for file in files}
 
     return Teaching(describe, train, foreign_files)
@@ -269,51 +261,19 @@ def vote_teachers(
     return Poll(kind_cast(form), plan.num_teachers, settings, teachers, cast)
 
 
-def _read_losses(plan: TeacherPlan, folder: Path) -> Float32Array:
-    """Return the loss curves of all teachers, ``[points, num_teachers]``."""
-    return np.concatenate(
-        [
-            SavedChunk.read(chunk_file(folder, teachers)).losses.numpy()
-            for teachers in plan.chunks()
-        ],
-        axis=1,
-    )
+_SPREAD = {"min": 0.0, "q10": 0.1, "median": 0.5, "q90": 0.9, "max": 1.0}
 
 
-def _teachers_table(data: PartitionedRecords, final_losses: Float32Array) -> str:
-    """Return a CSV table of teachers: records, labels with both classes, final loss, votes."""
-    text = io.StringIO()
-    table = csv.writer(text, lineterminator="\n")
-    table.writerow(["teacher", "records", "labels_of_both_classes", "final_loss", "votes"])
-    for (teacher, rows), loss in zip(data.rows.items(), final_losses, strict=True):
-        right, known = known_truth(data.records.labels[rows])
-        both = int((right.any(axis=0) & (known & ~right).any(axis=0)).sum())
-        votes = "trained" if len(rows) and np.isfinite(loss) else "constant"
-        table.writerow([teacher, len(rows), both, f"{loss:.6g}", votes])
-    return text.getvalue()
-
-
-def _log_curves(losses: Float32Array, num_steps: int, folder: Path) -> None:
-    """Log the spread over teachers of losses ``[points, num_teachers]``, span by span."""
-    rmtree(folder, ignore_errors=True)
-    make_folder(folder)
-    # the process that finishes writes, whatever its rank under torchrun
-    rank_zero_only.rank = 0  # type: ignore[attr-defined]
-    logger = CSVLogger(folder, name="", version="")
-    shares = {"min": 0.0, "q10": 0.1, "median": 0.5, "q90": 0.9, "max": 1.0}
+def _loss_table(plan: TeacherPlan, folder: Path) -> str:
+    """Return the spread over teachers of their losses, span by span, as CSV. PRIVATE."""
+    files = (chunk_file(folder, teachers) for teachers in plan.chunks())
+    losses = np.concatenate([SavedChunk.read(file).losses.numpy() for file in files], axis=1)
+    lines = [",".join(("step", *_SPREAD))]
     for point, row in enumerate(losses, 1):
-        finite = row[np.isfinite(row)]
-        spread = (
-            np.quantile(finite, list(shares.values())) if finite.size else [np.nan] * len(shares)
-        )
-        logger.log_metrics(
-            {
-                "teachers_of_finite_loss": finite.size,
-                **dict(zip(shares, map(float, spread), strict=True)),
-            },
-            step=-(-point * num_steps // len(losses)),
-        )
-    logger.finalize("success")
+        if (finite := row[np.isfinite(row)]).size:
+            spread = np.quantile(finite, [*_SPREAD.values()]).tolist()
+            lines.append(",".join(map(str, (-(-point * plan.num_steps // len(losses)), *spread))))
+    return "\n".join(lines) + "\n"
 
 
 def choose_size(

@@ -374,7 +374,7 @@ def vote_figures(run: Run, released: Released | None) -> dict[str, Any] | str | 
 
 def loss_chart(run: Run) -> Picture | None:
     """Return a chart of the losses of all teachers, if there is a log of them. PRIVATE."""
-    path = run.root / TEACHERS_FIT.outputs[0] / "PRIVATE_losses" / "metrics.csv"
+    path = run.root / TEACHERS_FIT.outputs[0] / "PRIVATE_losses.csv"
     if not path.is_file():
         return None
     rows = list(read_log(path))

@@ -137,7 +137,7 @@ LEAKS: dict[str, tuple[Spoil, str]] = {
     "key": (_tell_the_key, "with the run's key"),
     "unexpected": (put("public/teachers.pt"), "Move it elsewhere"),
     "hidden_draft": (put("public/.privacy.json.12ab"), ".privacy.json.12ab"),
-    "private_by_name": (put(f"{MODEL}/PRIVATE_log.csv"), "PRIVATE_log.csv"),
+    "private_by_name": (put(f"{MODEL}/PRIVATE_losses.csv"), "PRIVATE_losses.csv"),
     "link": (link("public/report.html", KEY), "plain files"),
     "linked_folder": (link("public/pictures", "private"), "plain files"),
     "fifo": (pipe("public/report.html"), "plain files"),
