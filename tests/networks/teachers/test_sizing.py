@@ -41,15 +41,22 @@ def test_memory_of_a_linear_head_by_hand() -> None:
     assert needed <= chunk_bytes(settings, (512,), 20, 50) <= 1.5 * needed
 
 
+def resnet(shape: tuple[int, ...], num_labels: int) -> torch.nn.Module:
+    from torchvision.models import resnet18
+
+    return resnet18(num_classes=num_labels)
+
+
 # networks, shape, labels, teachers, records of a batch
 SIZES: dict[str, tuple[Any, tuple[int, ...], int, int, int]] = {
     "linear": (Linear, (4096,), 20, 100, 64),
-    "hidden": (partial(MLP, hidden=(512, 256)), (1024,), 10, 50, 64),
     "pictures": (partial(SmallCNN, widths=(16, 32, 64)), (3, 32, 32), 4, 40, 24),
     "residual": (partial(ResNet8, width=16), (3, 32, 32), 5, 10, 32),
     "one": (partial(ConvNet, widths=(32, 64)), (3, 64, 64), 5, 1, 96),
     "wide": (partial(MLP, hidden=(1200,)), (700,), 30, 24, 200),
-    "tall": (partial(ConvNet, widths=(12, 20)), (1, 56, 24), 7, 15, 40),
+    # no constant of the estimate was fitted on these
+    "deep": (partial(MLP, hidden=(300, 300, 300)), (500,), 12, 60, 32),
+    "resnet": (resnet, (3, 64, 64), 8, 3, 32),
 }
 
 
