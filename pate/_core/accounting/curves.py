@@ -208,7 +208,8 @@ def stability_test_rdp(
     runs over all gaps ``q`` in ``{shift, shift + 1/2, ...}`` up to ``num_teachers`` and
     both directions. Returns ``[K]``; never more than the Gaussian ``alpha window^2 / (2 sigma^2)``,
     which it is at orders ``alpha w > 30``, ``w = window / sigma``, of teachers whose gaps reach
-    beyond all that matter below. No epsilon at a delta above 1e-100 has its best order there.
+    beyond all that matter below. The best order is about ``1 + sqrt(2 log(1 / delta)) / w``: that
+    of no epsilon below 100 at a delta above 1e-100 is there.
 
     A block of gaps is skipped if a bound on all of them lies below a gap already evaluated. With
     ``x`` the ``Phi^-1`` of the probability that a gap passes, Q and P the laws at ``x`` and ``x +
