@@ -15,12 +15,6 @@ if TYPE_CHECKING:
     from pate._core.mechanisms.canonical import (
         CanonicalMechanism as CanonicalMechanism,
     )
-    from pate._core.mechanisms.gaps import (
-        GapChoice as GapChoice,
-        SortedCounts as SortedCounts,
-        StabilityTest as StabilityTest,
-        sort_counts as sort_counts,
-    )
     from pate._core.mechanisms.joint import (
         JointMechanism as JointMechanism,
         joint_window as joint_window,
@@ -40,11 +34,15 @@ if TYPE_CHECKING:
     )
     from pate._core.mechanisms.peeling import (
         GammaCounts as GammaCounts,
+        GapChoice as GapChoice,
         GumbelPeeling as GumbelPeeling,
         NoisyTopK as NoisyTopK,
         OneShotLaplace as OneShotLaplace,
         PermuteAndFlipPeeling as PermuteAndFlipPeeling,
+        SortedCounts as SortedCounts,
+        StabilityTest as StabilityTest,
         scale_for_epsilon as scale_for_epsilon,
+        sort_counts as sort_counts,
     )
     from pate._core.mechanisms.stable_top_k import (
         FixedTopK as FixedTopK,

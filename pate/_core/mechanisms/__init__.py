@@ -3,7 +3,6 @@
 # mechanisms are known by name once their module is imported
 from pate._core.mechanisms import (
     canonical as canonical,
-    gaps as gaps,
     joint as joint,
     limited_domain as limited_domain,
     peeling as peeling,

@@ -40,7 +40,7 @@ from pate._core.mechanisms.base import (
     sets_of,
 )
 from pate._core.mechanisms.exact_choice import REACH, ROWS, blocks_of, distances, sample_k_smallest
-from pate._core.mechanisms.gaps import (
+from pate._core.mechanisms.peeling import (
     GapChoice,
     GapNoise,
     SortedCounts,

@@ -28,11 +28,10 @@ from pate._core.accounting.cost import NeighboringRelation
 from pate._core.accounting.events import Event
 from pate._core.mechanisms.base import FACTS, Law, Mechanism
 from pate._core.mechanisms.canonical import CanonicalLoss, CanonicalMechanism
-from pate._core.mechanisms.gaps import GapNoise
 from pate._core.mechanisms.joint import JointMechanism
 from pate._core.mechanisms.limited_domain import LimitedDomain, TopStable
 from pate._core.mechanisms.noise import ChoiceNoise, Noise
-from pate._core.mechanisms.peeling import NoisyTopK, PermuteAndFlipPeeling
+from pate._core.mechanisms.peeling import GapNoise, NoisyTopK, PermuteAndFlipPeeling
 from pate._core.mechanisms.stable_top_k import (
     FixedTopKMechanism,
     StableTopKMechanism,

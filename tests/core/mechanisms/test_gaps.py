@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from pate import mechanisms as m
-from pate._core.mechanisms import gaps as _gaps
+from pate._core.mechanisms import peeling as _gaps
 from pate._core.testing.laws import chi_square_p_value
 from pate._core.testing.mechanisms import Grid
 from pate.accounting import GaussianNoisyMaxEvent, NeighboringRelation

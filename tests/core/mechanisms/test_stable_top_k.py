@@ -302,7 +302,7 @@ def test_no_uniform_number_exchanges_labels_that_passed(
     them."""
     peel = np.full((1, 4), 0.5)
     peel[0, zeros] = 0.0
-    monkeypatch.setattr("pate._core.mechanisms.gaps.exceeds", lambda *_, **__: np.array([True]))
+    monkeypatch.setattr("pate._core.mechanisms.peeling.exceeds", lambda *_, **__: np.array([True]))
     generator = Scripted(np.full((1, 5), 0.5), peel)
     options: dict[str, Any] = {"scale_noise_with_rounds": by_root, "fallback": fallback}
     mechanism = m.FixedTopKMechanism(**FIXED | {"sigma_test": 0.1} | options)
