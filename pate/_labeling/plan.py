@@ -339,6 +339,11 @@ class RunPlan:
         releases, records = self.releases, self.complete_labels.nominal_records
         for folder in (self.root, self.run.ledger_path.parent):
             require_place(folder)
+        require(
+            self.facts.kind is Moments or self._records is None or not self._records.shifted,
+            "teachers with `fit: closed_form` and without start_from, for data that are shifted",
+            votes=self.facts.kind.__name__,
+        )
         unit, unpaid = self._unit(), list[Charge]()
         for each in releases:
             require_possible(each.run, each.settings, each.votes, unit=unit, unpaid=unpaid)
@@ -572,7 +577,7 @@ class RunPlan:
                 )
             ]
             features = [data.load(role).features for role in (Role.PRIVATE, Role.PUBLIC)]
-            if all(isinstance(each, ArrayFeatures) for each in features):
+            if not data.shifted and all(isinstance(each, ArrayFeatures) for each in features):
                 lines += describe_unlike(*map(some_of, features))
             lines += describe_absent(data.load(Role.PRIVATE).labels, data.label_names)
             if (forecast := self.forecast) is not None:

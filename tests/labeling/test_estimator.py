@@ -92,6 +92,25 @@ def test_it_learns_what_the_statement_pays_for(
     assert (hidden.predict(X[1800:]) == Y[1800:]).mean() < 0.75
 
 
+def test_public_samples_that_are_shifted_are_moved(
+    arrays: tuple[FloatArray, UInt8Array], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    X, Y = arrays
+    public, right = X[1800:] + 1.0, []
+    for shifted in (False, True):
+        monkeypatch.setattr("pate._labeling.estimator._FITS", [])
+        classifier = PateClassifier(epsilon=4.0, shifted=shifted, noise_seed=1)
+        expected = pytest.warns(UserWarning, match="times the variance of public samples")
+        with nullcontext() if shifted else expected:
+            classifier.fit(X[:1800], Y[:1800], X_public=public)
+        right.append((classifier.predict(X[1800:]) == Y[1800:]).mean())
+    assert right[1] > right[0] + 0.04, right
+    with pytest.raises(ValueError, match="no `teacher` with shifted"):
+        PateClassifier(shifted=True, teacher=DummyClassifier(), n_teachers=9).fit(
+            X[:9], Y[:9], X_public=public
+        )
+
+
 def test_the_noise_has_no_seed_unless_it_is_given(arrays: tuple[FloatArray, UInt8Array]) -> None:
     X, Y = arrays
     classifier = PateClassifier(random_state=0)

@@ -8,6 +8,8 @@ import pytest
 
 from pate import ClosedFormPlan, LabelSettings, RunPlan, StudentPlan
 from pate._labeling.data.records import Records, Role
+from pate._labeling.runs.run import Run
+from pate._labeling.runs.vote_store import load_voters
 from pate._labeling.stages.teachers import load_plan
 from pate.accounting import read_ledger
 from pate.aggregators import ScoreVotes
@@ -96,3 +98,14 @@ def test_a_plan_that_cannot_be_paid_is_refused_before_anything_is_written(
     with pytest.raises(ValueError, match="Expected"):
         plan_of(tmp_path / "run", data, labels=labels).check()
     assert not (tmp_path / "run").exists()
+
+
+def test_only_records_that_vote_tell_how_they_are_shifted(data: Arrays, tmp_path: Path) -> None:
+    shifted = Arrays(data.path, features=PublicScaling(), shifted=True)
+    teachers = ClosedFormPlan(start_from="first", num_teachers=40)
+    with pytest.raises(ValueError, match="for data that are shifted, got votes="):
+        plan_of(tmp_path / "run", shifted, teachers=teachers).check()
+    plan_of(tmp_path / "run", shifted).execute()
+    assert load_voters(Run(tmp_path / "run")).shifted
+    plan_of(tmp_path / "other", data).execute()
+    assert not load_voters(Run(tmp_path / "other")).shifted

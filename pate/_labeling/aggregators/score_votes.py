@@ -27,7 +27,7 @@ from pate._labeling.aggregators.clipped_votes import (
 )
 from pate._labeling.linear import labels_better_than_constant, match_logistic_moments, shrunk_means
 from pate._labeling.votes.kinds import Ballots, Moments, Need, Scores, VoteShape
-from pate._labeling.votes.voters import Geometry, MomentQuery, Voters
+from pate._labeling.votes.voters import Geometry, MomentQuery, ShapeQuery, Voters
 
 Purpose = Literal["accuracy", "never_below_constant", "ranking"]
 """What a release is for."""
@@ -193,14 +193,18 @@ class Learner:
     def answers(self, features: FloatArray) -> tuple[FloatArray, BoolArray]:
         """Return linear answers ``[Q, C]`` to features ``[Q, F]``, and decisions ``[Q, C]``."""
         samples = self._geometry.samples.astype(np.float64) * self._geometry.unit
-        fitted = samples @ self._steep
+        fitted, levels, middle = samples @ self._steep, self._levels, np.zeros(1)
+        above, departs = self._departing(samples, self._center + fitted)
+        along = self._geometry.linear(features, self._steep)
+        if self._geometry.place is not None:
+            # the logistic student sees public samples at their own place
+            fitted, middle = along, along.mean(axis=0)
+            levels = expit(self._center + along).mean(axis=0)
         logits, inner = self._center + fitted, fitted - fitted.mean(axis=0)
-        above, departs = self._departing(samples, logits)
         # the linear answers whose logistic student (`match_logistic_moments`) has these logits
         spread = np.maximum((inner**2).sum(axis=0), np.finfo(np.float64).tiny)
         factors = (inner * expit(logits)).sum(axis=0) / spread
-        along = self._geometry.linear(features, self._steep)
-        answers = self._levels + factors * along
+        answers = levels + factors * (along - middle)
         return answers, np.where(departs, self._center + along > 0, above)
 
     def _infer(self) -> None:
@@ -387,6 +391,9 @@ class Spending:
     Attributes:
         count: of the number of voters, where it is private. Later rounds depend on it little.
         known: of the numbers of voters that know each label, where these are private; likewise.
+        shape: of each of two rounds about the moments of records, where public samples may be
+            shifted. The second asks about what the first left.
+        least_square: the least variance of moved samples, in those before.
         median: of the comparisons for a clip, where so little is enough.
         level_rounds: rounds about levels of labels alone, which few records pay for first. After
             the first, only levels near one half are asked.
@@ -414,6 +421,8 @@ class Spending:
 
     count: float = 0.02
     known: float = 0.02
+    shape: tuple[float, ...] = (0.03, 0.06)
+    least_square: float = 0.1
     median: float = 0.05
     level_rounds: int = 3
     level_error: float = 0.05
@@ -509,6 +518,10 @@ class ScoreVotes(Aggregator):
     by this count, and all else is computed from noisy sums and public features (Dwork & Roth
     (2014), Proposition 2.1).
 
+    If public samples may be shifted, which is declared and public, two rounds come first, which
+    take 0.09 of the budget. Ballots hold a record's coordinates and their squares, clipped as
+    others are, and public samples are moved and scaled to these noisy moments.
+
     If labels may be unknown, which is declared and public, a voter casts zero for a label that it
     does not know, after the centering: the clip bounds its ballot as before. How many voters know
     each label is private. These ``C`` counts are released with noise: one voter moves them by
@@ -599,6 +612,11 @@ def released(
     plenty = count / (noise_multiplier * first_part.num_directions)
     if few or plenty < SPENDING.enough_voters:
         voters = voters.along(first_part)
+    if voters.shifted:
+        for share in SPENDING.shape:
+            multiplier = noise_multiplier / math.sqrt(share)
+            voters = voters.along(shifted_geometry(voters, count, multiplier, generator))
+            left -= share
     learner = Learner(
         voters.geometry,
         voters.num_labels,
@@ -627,6 +645,38 @@ def released(
     unit = rest / math.fsum(aggregator.rounds)
     for share in aggregator.rounds:
         yield asked(unit * share, learner.question())
+
+
+def shifted_geometry(
+    voters: Voters, count: float, noise_multiplier: float, generator: np.random.Generator
+) -> Geometry:
+    """Return the geometry with samples moved and scaled to the noisy moments of records.
+
+    A Gaussian mechanism of ``noise_multiplier``. Changes along the directions of a part are shrunk
+    as slopes are, and are 0 if noise may be all there is.
+    """
+    geometry = voters.geometry
+    asked = Learner(geometry, 1, math.inf, SPENDING.later_share).question()
+    question = ShapeQuery(**vars(asked))
+    sums = noisy_sum(voters, question, count, noise_multiplier, generator)
+    noisy = question.moments(sums.total / count)
+    errors = question.moments(np.full(question.ballot_shape, sums.sigma / count))
+    changes = np.empty(noisy.shape)
+    for part in np.unique(geometry.parts):
+        along = geometry.parts == part
+        means = _beyond_noise(noisy[0, along], errors[0, along])
+        wider, error = noisy[1, along] - means**2 - 1, errors[1, along]
+        precision = error**-2
+        common = np.average(wider, weights=precision, keepdims=True)
+        sure = _beyond_noise(common, precision.sum(keepdims=True) ** -0.5)
+        changes[:, along] = means, sure + _beyond_noise(wider - common, error)
+    return geometry.moved(changes[0], np.sqrt(np.maximum(1 + changes[1], SPENDING.least_square)))
+
+
+def _beyond_noise(values: FloatArray, errors: FloatArray) -> FloatArray:
+    """Return changes shrunk by their prior, or zeros if noise may be all there is."""
+    shrinkage, _, evidence = _shrinkage(values[:, None], errors[:, None] ** 2, np.ones(1))
+    return values * shrinkage[:, 0] * (evidence >= LEARNING.significant**2)
 
 
 def share_of_levels(

@@ -78,6 +78,7 @@ class Arrays(TableSource):
         unknown_labels: ``nan`` if labels may be unknown, which are NaN; -1 if -1 is unknown, too.
             None if all must be known.
         copies: whether public records may be private ones, too, which nothing protects then.
+        shifted: whether public ones may differ from private ones in place and scale.
 
     Raises:
         ValueError: on a setting out of range. Reading raises it on a missing or damaged file,
@@ -95,6 +96,7 @@ class Arrays(TableSource):
         permanent_ids: bool = False,
         unknown_labels: UnknownLabels | None = None,
         copies: bool = False,
+        shifted: bool = False,
     ) -> None:
         super().__init__(
             path,
@@ -104,6 +106,7 @@ class Arrays(TableSource):
             unknown_labels=unknown_labels,
             copies=copies,
         )
+        self.shifted = shifted
         require_fractions(public_fraction, test_fraction)
         self._fractions = public_fraction, test_fraction
 

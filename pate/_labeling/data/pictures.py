@@ -511,6 +511,7 @@ class PictureTable(PictureFolder):
             or group, such as ``patient[0-9]+``, in place of a column.
         encoding: the encoding of the CSV file.
         copies: whether public pictures may be private ones, too, which nothing protects then.
+        shifted: whether public ones may differ from private ones in place and scale.
 
     Raises:
         ValueError: on a setting out of range. Reading raises it on faults of the CSV file, and on
@@ -532,6 +533,7 @@ class PictureTable(PictureFolder):
         group_pattern: str | None = None,
         encoding: str = UTF_8,
         copies: bool = False,
+        shifted: bool = False,
     ) -> None:
         reading = TableReading(
             labels=labels,
@@ -542,6 +544,7 @@ class PictureTable(PictureFolder):
             encoding=encoding,
         )
         super().__init__(root, size, None, features, reading.unknown, copies=copies)
+        self.shifted = shifted
         self.path, self._reading = self.root / expand_path(table), reading
         self.grouping = reading.grouping
 

@@ -76,10 +76,14 @@ class DataSource(RecordsInitArgs, ABC):
         grouping: the public name of the groups of its records, such as the name of their column.
             Releases of a ledger by groups of one name add up, so that a record must have one group
             under one name.
+        shifted: whether public samples may differ from private records in place and scale, a public
+            fact. Records that vote then spend 0.09 of a release on their moments, to which public
+            samples are moved.
     """
 
     is_audit: ClassVar[bool] = False
     grouping: str = "group"
+    shifted: bool = False
 
     def __init__(
         self,
@@ -418,6 +422,10 @@ class PythonFile(DataSource):
     @property
     def grouping(self) -> str:  # type: ignore[override]
         return self.source.grouping
+
+    @property
+    def shifted(self) -> bool:  # type: ignore[override]
+        return self.source.shifted
 
     @cached_property
     def source(self) -> DataSource:

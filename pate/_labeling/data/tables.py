@@ -113,6 +113,7 @@ class TextTable(LabeledTable):
             unknown, too. None if all must be known.
         encoding: the encoding of a CSV file.
         copies: whether public texts may be private ones, too, which nothing protects then.
+        shifted: whether public ones may differ from private ones in place and scale.
 
     Raises:
         ValueError: on a setting out of range. Reading raises it on all faults of the file at once,
@@ -134,6 +135,7 @@ class TextTable(LabeledTable):
         unknown_labels: UnknownLabels | None = None,
         encoding: str = UTF_8,
         copies: bool = False,
+        shifted: bool = False,
     ) -> None:
         reading = TableReading(
             labels=labels,
@@ -143,6 +145,7 @@ class TextTable(LabeledTable):
             encoding=encoding,
         )
         self._open(path, reading, features, permanent_ids=permanent_ids, copies=copies)
+        self.shifted = shifted
         require_count(2, num_features=num_features)
         self.num_features = num_features
         self.sentences = sentences
@@ -307,6 +310,7 @@ class NumberTable(LabeledTable):
             unknown, too. None if all must be known.
         encoding: the encoding of a CSV file.
         copies: whether public records may be private ones, too, which nothing protects then.
+        shifted: whether public ones may differ from private ones in place and scale.
 
     Raises:
         ValueError: on a setting out of range. Reading raises it on all faults of the file at once,
@@ -332,6 +336,7 @@ class NumberTable(LabeledTable):
         unknown_labels: UnknownLabels | None = None,
         encoding: str = UTF_8,
         copies: bool = False,
+        shifted: bool = False,
     ) -> None:
         reading = TableReading(
             labels=labels,
@@ -341,6 +346,7 @@ class NumberTable(LabeledTable):
             encoding=encoding,
         )
         self._open(path, reading, features, permanent_ids=permanent_ids, copies=copies)
+        self.shifted = shifted
         both = sorted(set(labels) & set(columns or ()))
         require(not both, "columns that are labels or features", both=both)
         self._columns = columns

@@ -193,7 +193,8 @@ def describe_unlike(private: FloatArray, public: FloatArray) -> Iterator[str]:
     if varied.any() and (share := ((ratio > _UNLIKE) | far)[varied].mean()) > 0.5:
         yield (
             f"{share:.0%} of the columns have another scale in public samples: what is learned on"
-            " these will not fit the records. Are their units the same?"
+            " these will not fit the records. Are their units the same? If so, declare"
+            " `shifted: true`."
         )
 
 

@@ -290,6 +290,7 @@ def _synthetic_votes(aggregator: Aggregator, shape: VoteShape, like: Votes | Non
             coordinates=np.resize(geometry.samples, (len(counts), geometry.num_directions)),
             labels=(2 * counts > shape.num_teachers).astype(np.uint8),
             unknown_labels=like.voters.unknown_labels,
+            shifted=like.voters.shifted,
         )
         moments = Moments(voters=voters, **known)
         if serves(Moments, needs):

@@ -424,8 +424,8 @@ def _counts_in(path: Path, shape: tuple[int, int], num_teachers: int) -> IntArra
 
 
 _MOST_LISTED = 1 << 28  # bytes of what a manifest lists, such as the ids of samples
-_GEOMETRY = tuple(field.name for field in fields(Geometry))
-_UNKNOWN = "unknown_labels"
+_GEOMETRY = tuple(field.name for field in fields(Geometry) if field.name != "place")
+_FACTS = ("unknown_labels", "shifted")
 
 
 @dataclass(frozen=True)
@@ -435,7 +435,7 @@ class VoterStore:
     ``public.npz`` holds the public directions. ``coordinates.npy`` and ``labels.npy`` have a row
     for each record. With ``groups.npy``, which gives the teacher of each record, the records are
     sorted by teacher. Without it each record is a teacher. ``public.npz``
-    also says whether labels may be unknown.
+    also says whether labels may be unknown, and public samples shifted.
     """
 
     folder: Path
@@ -445,10 +445,12 @@ class VoterStore:
         records: Records,
         geometry: Geometry,
         groups: NDArray[Any] | None,
-        *,
-        unknown_labels: bool,
+        **facts: bool,
     ) -> dict[Path, str]:
-        """Write records and their teachers ``groups`` ``[N]``; return digests of the files."""
+        """Write records and their teachers ``groups`` ``[N]``; return digests of the files.
+
+        ``facts`` are public: ``unknown_labels`` and ``shifted``.
+        """
         order = np.arange(len(records))
         labels = records.labels.astype(np.uint8, copy=False)
         arrays: dict[str, NDArray[Any]] = {"labels": labels}
@@ -461,7 +463,7 @@ class VoterStore:
         files = [self.folder / "public.npz", self.folder / "coordinates.npy"]
         public: dict[str, Any] = {name: getattr(geometry, name) for name in _GEOMETRY}
         with atomic_write(files[0]) as file:  # not deflated: that takes a third of a fit
-            np.savez(file, **public | {_UNKNOWN: unknown_labels})
+            np.savez(file, **public | facts)
         shape = (len(records), geometry.num_directions)
         with atomic_write(files[1]) as file:
             np.lib.format.write_array_header_1_0(
@@ -476,10 +478,10 @@ class VoterStore:
 
     def load(self, *, num_voters: int) -> Voters:
         """Return the voters, of a nominal number. The facts about each record stay on disk."""
-        arrays: dict[str, Any] = read_arrays(self.folder / "public.npz", _GEOMETRY, (_UNKNOWN,))
-        unknown_labels = bool(arrays.pop(_UNKNOWN, False))
+        arrays: dict[str, Any] = read_arrays(self.folder / "public.npz", _GEOMETRY, _FACTS)
+        facts: dict[str, Any] = {name: bool(arrays.pop(name, False)) for name in _FACTS}
         public = {name: array if array.ndim else array.item() for name, array in arrays.items()}
-        facts: dict[str, Any] = {
+        facts |= {
             name: (read_array if name == "groups" else map_array)(path)
             for name in ("coordinates", "labels", "groups")
             if (path := self.folder / f"{name}.npy").is_file()
@@ -488,7 +490,6 @@ class VoterStore:
             geometry=Geometry(**public),
             num_voters=num_voters,
             num_labels=facts["labels"].shape[1],
-            unknown_labels=unknown_labels,
             **facts,
         )
 

@@ -85,7 +85,7 @@ class MadeUp(DataSource):
             unknown_labels=source.unknown_labels,
             copies=True,
         )
-        self._source, self._grouped = source, grouped
+        self._source, self._grouped, self.shifted = source, grouped, source.shifted
         self._rows = np.array(rows, dtype=np.int64)
 
     @property

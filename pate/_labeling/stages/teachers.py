@@ -354,7 +354,11 @@ def _voters(run: Run, data: DataSource, plan: ClosedFormPlan) -> Teaching:
         elif plan.unit == "record" and plan.max_teachers_per_group is None:
             groups = None
         store = VoterStore(folder)
-        return store.save(private, geometry, groups, unknown_labels=data.unknown_labels)
+        # a run that does not declare it keeps its files
+        facts = {"unknown_labels": data.unknown_labels} | (
+            {"shifted": True} if data.shifted else {}
+        )
+        return store.save(private, geometry, groups, **facts)
 
     return Teaching(describe, train, _trained)
 

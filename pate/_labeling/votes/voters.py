@@ -58,6 +58,8 @@ class Geometry:
         variances: ``[R]``, the mean squares of the public coordinates, above 0.
         samples: ``[P, R]`` int32, the coordinates of the public samples, in units of ``unit``.
         parts: ``[R]``, the part of the features that each direction lies in, from 0.
+        place: ``[R]``, the coordinates of the origin of ``samples`` in units of ``unit``, whole
+            numbers, if the samples were moved (`moved`). None for the center.
     """
 
     centre: FloatArray
@@ -67,6 +69,7 @@ class Geometry:
     variances: FloatArray
     samples: Int32Array
     parts: IntArray
+    place: FloatArray | None = None
 
     @classmethod
     def of(cls, features: ArrayLike, widths: Sequence[int] = ()) -> Geometry:
@@ -130,6 +133,21 @@ class Geometry:
             parts=self.parts[:number],
         )
 
+    def moved(self, means: FloatArray, deviations: FloatArray) -> Geometry:
+        """Return the same directions, with samples that have other moments along each of them.
+
+        Args:
+            means: ``[R]``, the changes of means, in deviations of the samples.
+            deviations: ``[R]``, the new deviations, in those of the samples, above 0.
+        """
+        most, place = 1 << COORDINATE_BITS, means * np.sqrt(self.variances) / self.unit
+        return replace(
+            self,
+            samples=np.rint(self.samples * deviations).clip(-most, most).astype(np.int32),
+            variances=self.variances * deviations**2,
+            place=np.rint(place) + (0.0 if self.place is None else self.place),
+        )
+
     def coordinates(self, features: ArrayLike) -> Int32Array:
         """Return coordinates ``[N, R]`` of features ``[N, ...]``, row by row, by ``unit``."""
         values = np.asarray(features)
@@ -154,7 +172,11 @@ class Geometry:
         """
         axes = self.axes / (1 << product_bits(len(self.centre)))
         inner = flat(features) - self.centre * self.step
-        return np.asarray(inner @ (axes if slopes is None else axes @ slopes))
+        along = inner @ (axes if slopes is None else axes @ slopes)
+        if self.place is not None:
+            place = self.place * self.unit
+            along -= place if slopes is None else place @ slopes
+        return np.asarray(along)
 
 
 def with_drawn(features: ArrayLike, widths: Sequence[int] = ()) -> FloatArray:
@@ -256,6 +278,9 @@ _EXPIT = np.rint(
     * (1 << _RESIDUAL)
 ) / (1 << _RESIDUAL)
 _WORTH = 0.6  # of the norm that is found, below which clips are not sought
+# records are clipped to twice so many deviations of public samples; a square has a fourth of the
+# weight of its root
+_WIDER, _SQUARE = 8.0, 4.0
 SCORE_STEPS = 254  # between scores of 0 and of 1
 
 
@@ -324,6 +349,11 @@ class MomentQuery:
         signed = self.shares.any() or self.levels.any() or self.slopes.any()
         return 2.0 if signed else math.sqrt(2)
 
+    @property
+    def ballot_shape(self) -> tuple[int, int]:
+        """The shape of a ballot."""
+        return len(self.shares) + 1, self.num_labels
+
     def predictions(self, coordinates: Int32Array | FloatArray) -> FloatArray:
         """Return the student's answers ``[N, C]`` in [0, 1] for coordinates ``[N, R]``."""
         grid, slopes = self._quantized_slopes
@@ -341,16 +371,11 @@ class MomentQuery:
     def basis(self, coordinates: Int32Array | FloatArray) -> FloatArray:
         """Return weighed, clipped coordinates ``[N, R + 1]`` in steps of 2^-12, constant last."""
         weights = self.weights * (self.geometry.unit * (1 << _BASIS))
-        most, widest = float(1 << _LARGEST), _MAX_FEATURE_NORM * (1 << _BASIS)
         basis = np.empty((len(coordinates), len(weights) + 1))
         basis[:, -1] = np.rint(self.constant * (1 << _BASIS))
         rows = basis[:, :-1]
         np.multiply(coordinates, weights, out=rows)
-        np.trunc(rows, out=rows)
-        # few rows are longer, and all that have an entry above the most
-        long = np.flatnonzero(_squares(rows) > widest**2)
-        cut = rows[long].clip(-most, most)
-        rows[long] = np.trunc(cut * (widest / np.sqrt(_squares(cut)))[:, None])
+        _cut(np.trunc(rows, out=rows))
         return basis
 
     def products(
@@ -361,9 +386,17 @@ class MomentQuery:
         A residual is a label minus the student's answer, in steps of ``2^-16``; of an unknown label
         it is 0.
         """
-        rows = np.asarray(coordinates, dtype=np.float64)
+        rows = self._placed(coordinates)
         residuals = np.rint((labels - self.predictions(rows)) * (1 << _RESIDUAL))
         return self.basis(rows), residuals * (self.held & (labels != UNKNOWN))
+
+    def _placed(self, coordinates: Int32Array) -> FloatArray:
+        """Return coordinates from the origin of the samples, on the same grid."""
+        rows = np.asarray(coordinates, dtype=np.float64)
+        if (place := self.geometry.place) is None:
+            return rows
+        most = float(1 << COORDINATE_BITS)
+        return (rows - place).clip(-most, most)
 
     @cached_property
     def _quantized_slopes(self) -> tuple[float, FloatArray]:
@@ -372,6 +405,42 @@ class MomentQuery:
             return 0.0, self.slopes
         grid = power_above(largest) / (1 << COORDINATE_BITS)
         return grid * self.geometry.unit, np.rint(self.slopes / grid)
+
+
+class ShapeQuery(MomentQuery):
+    """A question about records without their labels: how they vary along the directions.
+
+    A ballot ``[2 R, 1]`` has a record's coordinates, in deviations of the samples, and their
+    squares, weighed by ``shares``.
+    """
+
+    @property
+    def ballot_shape(self) -> tuple[int, int]:
+        """The shape of a ballot."""
+        return 2 * len(self.shares), 1
+
+    @cached_property
+    def _factors(self) -> FloatArray:
+        return np.outer((1 / _WIDER, 1 / _WIDER / _SQUARE), np.sqrt(self.shares))
+
+    def basis(self, coordinates: Int32Array | FloatArray) -> FloatArray:
+        """Return both ``[N, 2 R]``, of a norm up to 2, in steps of 2^-12."""
+        units = coordinates * (self.geometry.unit / np.sqrt(self.geometry.variances))
+        rows = np.hstack((units * self._factors[0], units**2 * self._factors[1]))
+        rows *= 1 << _BASIS
+        _cut(np.rint(rows, out=rows))
+        return rows
+
+    def products(
+        self, coordinates: Int32Array, labels: UInt8Array
+    ) -> tuple[FloatArray, FloatArray]:
+        """Return bases ``[N, 2 R]``, and ones ``[N, 1]`` in steps of ``2^-16``."""
+        ones = np.full((len(labels), 1), float(1 << _RESIDUAL))
+        return self.basis(self._placed(coordinates)), ones
+
+    def moments(self, mean: FloatArray) -> FloatArray:
+        """Return the means and mean squares ``[2, R]`` that a mean ballot ``[2 R, 1]`` tells."""
+        return np.asarray(mean.reshape(self._factors.shape) / self._factors)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -386,12 +455,14 @@ class Voters(ABC):
             actual number.
         num_labels: the number of labels.
         unknown_labels: whether labels of records may be unknown, a public fact.
+        shifted: whether public samples may differ from records in place and scale, a public fact.
     """
 
     geometry: Geometry
     num_voters: int
     num_labels: int
     unknown_labels: bool = False
+    shifted: bool = False
     spare: ClassVar[float] = 1.2  # of the clip over the median where noise is large
 
     def __post_init__(self) -> None:
@@ -516,7 +587,7 @@ class RecordVoters(Voters):
 
     def clipped_sum(self, question: MomentQuery, clip: float) -> FloatArray:
         """Return the sum ``[R + 1, C]`` of the clipped ballots, a multiple of ``2^-28``."""
-        total = np.zeros((self.geometry.num_directions + 1, self.num_labels))
+        total = np.zeros(question.ballot_shape)
         for basis, residuals, norms in self.parts(question):
             total += basis.T @ np.trunc(residuals * clip_factors(norms, clip)[:, None])
         return total / (1 << _BASIS + _RESIDUAL)
@@ -540,7 +611,7 @@ class GroupedVoters(Voters):
 
     def clipped_sum(self, question: MomentQuery, clip: float) -> FloatArray:
         """Return the sum ``[R + 1, C]`` of the clipped ballots."""
-        total = np.zeros((self.geometry.num_directions + 1, self.num_labels))
+        total = np.zeros(question.ballot_shape)
         for ballot, norm in self._ballots(question):
             total += np.trunc(ballot * clip_factors(np.array([norm]), clip))
         return total / (1 << self._bits)
@@ -676,6 +747,15 @@ def encode_scores(scores: ArrayLike) -> UInt8Array:
     """
     steps = 1 + np.rint(SCORE_STEPS * np.asarray(scores, dtype=np.float32))
     return np.where(np.isnan(steps), 0, steps).astype(np.uint8)
+
+
+def _cut(rows: FloatArray) -> None:
+    """Cut rows ``[N, R]`` of whole steps of 2^-12 to the largest norm."""
+    most, widest = float(1 << _LARGEST), _MAX_FEATURE_NORM * (1 << _BASIS)
+    # few rows are longer, and all that have an entry above the most
+    long = np.flatnonzero(_squares(rows) > widest**2)
+    cut = rows[long].clip(-most, most)
+    rows[long] = np.trunc(cut * (widest / np.sqrt(_squares(cut)))[:, None])
 
 
 def _squares(rows: FloatArray) -> FloatArray:

@@ -151,7 +151,7 @@ class Without(DataSource):
             copies=source.copies,
         )
         self._source, self._ids = source, ids
-        self.grouping = source.grouping
+        self.grouping, self.shifted = source.grouping, source.shifted
 
     @property
     def label_names(self) -> tuple[str, ...]:

@@ -112,6 +112,7 @@ class CanaryRecords(DataSource):
         require(canaries.bit_count() == 1, "a power of two of canaries", canaries=canaries)
         require_count(0, seed=seed)
         self.source, self._num, self._seed = source, canaries, seed
+        self.shifted = source.shifted
 
     @property
     def label_names(self) -> tuple[str, ...]:

@@ -1,7 +1,8 @@
 """Made tasks on which more epsilon must not be worse, and the table of what is learned.
 
 `python -m tests.labeling.aggregators.made_tasks` prints accuracy and mAP by epsilon, with
-`--rivals` also those of rivals on the same map.
+`--rivals` also those of rivals on the same map, and with `--shifted` those where public samples
+are declared to be shifted.
 """
 
 import argparse
@@ -172,8 +173,13 @@ def _figures(logits: FloatArray, truth: UInt8Array) -> tuple[float, float]:
     return float(((logits > 0) == truth).mean()), float(precise)
 
 
-def learned(name: str, epsilons: tuple[float, ...], seed: int) -> FloatArray:
-    """Return test accuracy and mAP ``[E, 2]`` of students of records that vote, by epsilon."""
+def learned(
+    name: str, epsilons: tuple[float, ...], seed: int, *, shifted: bool = False
+) -> FloatArray:
+    """Return test accuracy and mAP ``[E, 2]`` of students of records that vote, by epsilon.
+
+    Public samples may be declared ``shifted``.
+    """
     task = TASKS[name](np.random.default_rng(seed))
     (private, public, test), widths = _mapped(task)
     geometry = Geometry.of(with_drawn(public, widths), widths)
@@ -183,6 +189,7 @@ def learned(name: str, epsilons: tuple[float, ...], seed: int) -> FloatArray:
         num_labels=task.labels.shape[1],
         coordinates=geometry.coordinates(private),
         labels=task.labels,
+        shifted=shifted,
     )
     votes = Votes.from_voters(voters, public)
     assert isinstance(votes, Moments)
@@ -275,6 +282,7 @@ def main() -> None:
     parser.add_argument("--epsilons", nargs="+", type=float, default=[0.25, 0.5, 1, 2, 4, 16, 64])
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--rivals", action="store_true")
+    parser.add_argument("--shifted", action="store_true")
     options = parser.parse_args()
     epsilons = tuple(options.epsilons)
     print("| task | | " + " | ".join(f"{epsilon:g}" for epsilon in epsilons) + " |")
@@ -283,6 +291,8 @@ def main() -> None:
         drawn = []
         for seed in range(options.seeds):
             drawn.append({"pate": learned(name, epsilons, seed)})
+            if options.shifted:
+                drawn[-1]["shifted"] = learned(name, epsilons, seed, shifted=True)
             if options.rivals:
                 drawn[-1] |= rivals(name, epsilons, seed)
         for way in drawn[0]:

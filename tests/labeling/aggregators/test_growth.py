@@ -3,16 +3,22 @@
 import numpy as np
 import pytest
 
+from pate._core.validation import FloatArray
 from tests.labeling.aggregators.made_tasks import TASKS, learned, rivals
 
 EPSILONS = (0.25, 0.5, 2.0, 8.0, 64.0)
 # what three seeds may differ by
 LESS = {
     # few positives among the public samples: rankings fall once noise no longer hides it
-    "rare": 0.05,
-    # public samples of another scale and place, where nothing is known of either
-    "shifted": 0.08,
+    "rare": 0.03,
 }
+
+
+def mean_learned(name: str, epsilons: tuple[float, ...]) -> FloatArray:
+    """Return figures over three seeds, where shifted public samples are declared."""
+    shifted = name == "shifted"
+    each = [learned(name, epsilons, seed, shifted=shifted) for seed in range(3)]
+    return np.asarray(np.mean(each, axis=0))
 
 
 @pytest.mark.parametrize(
@@ -24,32 +30,36 @@ LESS = {
     ],
 )
 def test_more_epsilon_is_not_worse(name: str) -> None:
-    figures = np.mean([learned(name, EPSILONS, seed) for seed in range(3)], axis=0)
+    figures = mean_learned(name, EPSILONS)
     falls = np.maximum.accumulate(figures, axis=0) - figures
     assert falls.max() <= LESS.get(name, 0.005), figures.round(3)
-    assert figures[-1, 1] > figures[0, 1] or name == "shifted", "there is something to learn"
+    assert figures[-1, 1] > figures[0, 1], "there is something to learn"
 
 
 # by how much the best rival is ahead in accuracy and mAP, at most
 BEHIND = {
     # levels of labels are learned first, and here they are one half, as least squares presume
-    "few": (0.06, 0.015),
+    "few": (0.06, 0.01),
     # at 0.5, where noise hides all but the widest of many directions
-    "clusters": (0.02, 0.01),
+    "clusters": (0.015, 0.01),
     "few_public": (0.025, 0.025),
     "wide": (0.015, 0.025),
     # ten positives among the public samples, on which the student's moments are those of the labels
     "rare": (0.01, 0.17),
-    # moments on public samples of another scale
-    "shifted": (0.09, 0.05),
 }
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", TASKS)
 def test_rivals_are_not_ahead(name: str) -> None:
-    epsilons, seeds = (0.5, 1.0, 4.0), range(3)
-    ours = np.mean([learned(name, epsilons, seed) for seed in seeds], axis=0)
-    theirs = np.mean([[*rivals(name, epsilons, seed).values()] for seed in seeds], axis=0)
-    behind = (theirs.max(axis=0) - ours).max(axis=0)
-    assert (behind <= BEHIND.get(name, (0.01, 0.01))).all(), behind.round(3)
+    epsilons = (0.5, 1.0, 4.0)
+    theirs = np.mean([[*rivals(name, epsilons, seed).values()] for seed in range(3)], axis=0)
+    behind = (theirs.max(axis=0) - mean_learned(name, epsilons)).max(axis=0)
+    most = np.array(BEHIND.get(name, (0.01, 0.01)))
+    assert (behind <= most).all(), behind.round(3)
+    assert ((behind > 0.01) == (most > 0.01)).all(), "an exception that is none"
+
+
+def test_shifted_public_samples_are_moved_to_where_records_are() -> None:
+    plain, moved = (learned("shifted", (4.0,), 0, shifted=shifted) for shifted in (False, True))
+    assert (moved - plain > 0.03).all(), (plain, moved)

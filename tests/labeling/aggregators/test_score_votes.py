@@ -15,7 +15,12 @@ from scipy.stats import kstest
 from pate import Outlook, Votes, VoteShape
 from pate._core.validation import MOST_VOTERS, FloatArray, UInt8Array
 from pate._labeling.aggregators import score_votes
-from pate._labeling.aggregators.score_votes import noisy_count, noisy_knowing, noisy_sum
+from pate._labeling.aggregators.score_votes import (
+    noisy_count,
+    noisy_knowing,
+    noisy_sum,
+    shifted_geometry,
+)
 from pate._labeling.linear import linear_student_of, student_of
 from pate._labeling.votes.voters import encode_scores
 from pate.accounting import GaussianEvent, NeighboringRelation as Relation, Target, epsilon_of
@@ -127,11 +132,11 @@ def test_a_median_and_its_sum_cost_their_multiplier(
     assert all(search == pytest.approx((steps, sigma)) for search in searches)
 
 
-@pytest.mark.parametrize("unknown", [False, True])
+@pytest.mark.parametrize("fact", ["", "unknown_labels", "shifted"])
 @pytest.mark.parametrize("queries", [1, 300])
 @pytest.mark.parametrize("rounds", [(1.0,), (0.1, 0.15, 0.25, 0.5)])
 def test_rounds_cost_what_their_queries_cost(
-    queries: int, rounds: tuple[float, ...], unknown: bool, monkeypatch: pytest.MonkeyPatch
+    queries: int, rounds: tuple[float, ...], fact: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     multipliers, counts, open_labels = [], [], []
 
@@ -157,8 +162,9 @@ def test_rounds_cost_what_their_queries_cost(
     monkeypatch.setattr(score_votes, "noisy_knowing", count_knowing)
     generator = np.random.default_rng(0)
     voting = ScoreVotes(multiplier_scores=3.0, rounds=rounds)
+    facts: dict[str, Any] = {fact: True} if fact else {}
     # of records, the nominal number is the largest one, which says nothing
-    records = replace(voters_of(200, generator), num_voters=MOST_VOTERS, unknown_labels=unknown)
+    records = replace(voters_of(200, generator), num_voters=MOST_VOTERS, **facts)
     votes = Votes.from_voters(records, PUBLIC[:queries])
     release = voting.aggregate(votes, generator=generator)
     assert release.labels.shape == (queries, NUM_LABELS) and release.mask.all()
@@ -167,10 +173,11 @@ def test_rounds_cost_what_their_queries_cost(
     assert sum(m**-2 for m in multipliers) == pytest.approx(
         queries / event.noise_multiplier**2, rel=1e-12
     )
-    # the first for the numbers of voters, and of those that know each label; then levels, four and
+    # the first for the numbers of voters, and of those that know each label, or for the shape of
+    # records; then levels, four and
     # fewer that are open, with an error of 0.05 where the noise is 3 of the noisy number; shares
     # below 3/100 pay for one round, of 1/100 at least
-    counted = [0.02, 0.02] if unknown else [0.02]
+    counted = [0.02, *{"": [], "unknown_labels": [0.02], "shifted": [0.03, 0.06]}[fact]]
     assert open_labels[:1] == [4] and (queries == 1 or len(open_labels) == 1)
     noise = 3 / math.sqrt(queries)
     levels = [np.clip(num * (noise / counts[0] / 0.05) ** 2 / 3, 0.01, 0.1) for num in open_labels]
@@ -185,6 +192,29 @@ def test_rounds_cost_what_their_queries_cost(
         queries / event.noise_multiplier**2, rel=1e-12
     )
     assert len(multipliers) == len(rounds) and counts[-len(rounds) :] == [9] * len(rounds)
+
+
+def test_public_samples_are_moved_to_the_moments_of_records() -> None:
+    """Two parts; where noise says nothing, nothing moves."""
+    generator = np.random.default_rng(0)
+    scales, shift = np.linspace(0.7, 1.5, 6), np.array([3.0, 0.5, -0.5, 0.5, 1.0, 0.5])
+    geometry = Geometry.of(PUBLIC, (4, 2))
+    along = geometry.linear(PUBLIC[generator.integers(300, size=5000)])
+    axes = geometry.axes / np.linalg.norm(geometry.axes, axis=0)
+    records = (
+        geometry.centre * geometry.step + (along * scales + shift * along.std(axis=0)) @ axes.T
+    )
+    voters = replace(
+        voters_of(5000, generator), geometry=geometry, coordinates=geometry.coordinates(records)
+    )
+    for multiplier, scale, place in ((0.01, scales, shift), (1e4, 1.0, 0.0)):
+        moved = shifted_geometry(voters, 5000.0, multiplier, generator)
+        moved = shifted_geometry(voters.along(moved), 5000.0, multiplier, generator)
+        assert moved.place is not None
+        wider = np.sqrt(moved.variances / geometry.variances)
+        np.testing.assert_allclose(wider, scale, atol=0.06 * (multiplier < 1))
+        means = moved.place * moved.unit / np.sqrt(geometry.variances)
+        np.testing.assert_allclose(means, place, atol=0.06 * (multiplier < 1))
 
 
 @pytest.mark.parametrize("centered", [False, True])

@@ -98,7 +98,7 @@ def test_what_private_records_tell_is_told_to_their_owner() -> None:
     assert not [*describe_unlike(X[:200], X[200:])] and not [*describe_unlike(X[:20], 3 * X[200:])]
     for other in (3**0.5 * X[200:], X[200:] + 4):
         (line,) = describe_unlike(X[:200], other)
-        assert line.startswith("100% of the columns")
+        assert line.startswith("100% of the columns") and "`shifted: true`" in line
 
 
 def test_columns_that_follow_from_others_are_not_counted() -> None:

@@ -15,7 +15,7 @@ from scipy.special import expit, logit
 import pate._labeling.votes.voters
 from pate._core.validation import MOST_VOTERS, FloatArray, IntArray, UInt8Array
 from pate._labeling.linear import product_bits
-from pate._labeling.votes.voters import clip_factors, encode_scores
+from pate._labeling.votes.voters import ShapeQuery, clip_factors, encode_scores
 from pate.aggregators import Geometry, GroupVoters, MomentQuery, RecordVoters, ScoreVoters, Voters
 from pate.data import UNKNOWN
 
@@ -37,6 +37,10 @@ def question_of(
         levels=generator.random(NUM_LABELS),
         slopes=generator.normal(size=(geometry.num_directions, NUM_LABELS)) / 4,
     )
+
+
+def question_of_shape(generator: np.random.Generator, geometry: Geometry = GEOMETRY) -> ShapeQuery:
+    return ShapeQuery(**vars(question_of(generator, geometry)))
 
 
 @dataclass(frozen=True)
@@ -100,11 +104,16 @@ KINDS: dict[str, tuple[Make, bool]] = {
 }
 
 
-def assert_alone(make: Make, by_group: bool) -> None:
+OF_RECORDS = [
+    (kind, ask) for ask in (question_of, question_of_shape) for kind in ("records", "groups")
+]
+
+
+def assert_alone(make: Make, by_group: bool, ask: Callable[..., MomentQuery] = question_of) -> None:
     """Assert that a voter who leaves, or changes, moves the sum by its own ballot and nothing else,
     bit for bit."""
     generator = np.random.default_rng(1)
-    records, question = Records.drawn(60, generator), question_of(generator)
+    records, question = Records.drawn(60, generator), ask(generator)
     clip = float(np.quantile(make(records).norms(question), 0.6))
     total = make(records).clipped_sum(question, clip)
     for row in range(0, 60, 7):
@@ -121,15 +130,19 @@ def assert_alone(make: Make, by_group: bool) -> None:
         assert np.linalg.norm(changed) <= clip
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_voter_moves_the_sum_by_its_own_ballot(kind: str) -> None:
-    assert_alone(*KINDS[kind])
+@pytest.mark.parametrize(("kind", "ask"), [*OF_RECORDS, ("scores", question_of)])
+def test_a_voter_moves_the_sum_by_its_own_ballot(
+    kind: str, ask: Callable[..., MomentQuery]
+) -> None:
+    assert_alone(*KINDS[kind], ask)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_blocks_and_order_change_no_bit(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("kind", "ask"), [*OF_RECORDS, ("scores", question_of)])
+def test_blocks_and_order_change_no_bit(
+    kind: str, ask: Callable[..., MomentQuery], monkeypatch: pytest.MonkeyPatch
+) -> None:
     generator = np.random.default_rng(2)
-    records, question = Records.drawn(300, generator), question_of(generator)
+    records, question = Records.drawn(300, generator), ask(generator)
     records = replace(records, groups=records.groups // 5)
     make, _ = KINDS[kind]
     norms, total = make(records).norms(question), make(records).clipped_sum(question, 0.3)
@@ -272,6 +285,27 @@ def test_neighbors_move_the_sum_by_twice_the_clip_at_most_and_may_move_it_so_far
         counts = np.array([voters((row,)).num_knowing for row in rows])
         moves = np.linalg.norm(counts[:, None] - counts[None], axis=2)
         assert moves.max() == np.linalg.norm(counts, axis=1).max() == math.sqrt(2)
+
+
+@pytest.mark.parametrize("clip", [0.3, 2.0])
+@pytest.mark.parametrize("kind", ["records", "groups"])
+def test_records_move_the_sums_of_their_shapes_by_twice_the_clip_at_most(
+    kind: str, clip: float
+) -> None:
+    """All pairs of extreme records, around samples that were moved."""
+    corners = np.array([*itertools.product((-1e6, 0.0, 1e6), repeat=NUM_FEATURES)])
+    moved = GEOMETRY.moved(np.full(NUM_FEATURES, 0.3), np.full(NUM_FEATURES, 1.7))
+    question = question_of_shape(np.random.default_rng(4), moved)
+    alone = np.zeros((len(corners), 1), dtype=np.int64)
+    records = Records(corners, np.zeros((len(corners), NUM_LABELS), dtype=np.uint8), alone[:, 0])
+    voters = [
+        KINDS[kind][0](records.of(row)).along(moved) for row in np.arange(len(corners))[:, None]
+    ]
+    sums = np.array([each.clipped_sum(question, clip) for each in voters])
+    gone = np.linalg.norm(sums, axis=(1, 2))
+    altered = np.linalg.norm(sums[:, None] - sums, axis=(2, 3))
+    assert 0.999 * clip < gone.max() <= clip
+    assert 1.1 * clip < altered.max() <= 2 * clip
 
 
 def unclipped(records: Records) -> Voters:
