@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from enum import Enum
-from functools import partial, singledispatch
+from functools import partial, reduce, singledispatch
 from importlib import import_module
 from inspect import isfunction, signature
 from math import prod, sqrt
@@ -587,7 +587,7 @@ def augmented(pictures: Tensor, augment: Changes, *seeds: int) -> Tensor:
     state = np.random.SeedSequence(seeds).generate_state(1, np.uint64)[0] >> np.uint64(1)
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(int(state))
-        altered = [_altered(picture, augment) for picture in pictures]
+        altered = [reduce(lambda each, alter: alter(each), augment, p) for p in pictures]
     shape = tuple(pictures.shape[1:])
     for picture in altered:
         require(
@@ -596,9 +596,3 @@ def augmented(pictures: Tensor, augment: Changes, *seeds: int) -> Tensor:
             shape=tuple(picture.shape),
         )
     return torch.stack(altered).to(pictures.dtype)
-
-
-def _altered(picture: Tensor, augment: Changes) -> Tensor:
-    for alter in augment:
-        picture = alter(picture)
-    return picture

@@ -128,20 +128,16 @@ class InputFormat:
         if self.model is not None:
             content["model"] = self.model.identity
         if self.columns is not None:
-            encoding = self.columns.file_encoding
             content |= {
                 "columns": list(self.columns.names),
                 "levels": {name: list(each) for name, each in self.columns.levels.items()},
                 "fills": dict(self.columns.fills),
                 "identity": self.columns.identity,
-            }
-            later = {
                 "texts": dict(self.columns.texts),
                 "formats": dict(self.columns.formats),
                 "gaps": list(self.columns.gaps),
-                "encoding": "" if encoding == UTF_8 else encoding,
+                "encoding": self.columns.file_encoding,
             }
-            content |= {name: value for name, value in later.items() if value}
         return content
 
     @property

@@ -34,7 +34,7 @@ from pate._labeling.data.records import Records, Role
 from pate._labeling.data.source import DataSource
 from pate._labeling.linear import is_linear
 from pate._labeling.release.between_runs import Start
-from pate._labeling.release.label_settings import LabelSettings, is_paid, resolve_settings
+from pate._labeling.release.label_settings import LabelSettings, resolve_settings
 from pate._labeling.release.labels import label
 from pate._labeling.runs.carried import load_student
 from pate._labeling.runs.released import ReleasedLabels, sealing_key
@@ -164,7 +164,7 @@ def rehearse(
     voting: Voting | None = None,
     student: Json | None = None,
 ) -> None:
-    """Run the stages of a plan on made-up records, unless the labels are paid for.
+    """Run the stages of a plan on made-up records.
 
     Args:
         run: the run that is rehearsed. A released student that its teachers start from is read.
@@ -180,21 +180,19 @@ def rehearse(
     Raises:
         ValueError: in one line, if a stage fails.
     """
-    if is_paid(run, settings):
-        return
     start = None if teachers is None else teachers.start_from
     if start not in (None, FIRST):
         assert data is not None, "teachers have records"
         Start.of(run, encode_fields(teachers), data)
     counted = votes.kind is Counts or not issubclass(votes.kind, Filed)
-    rows = _rows(
-        settings, len(votes.ids), 0 if counted else votes.num_teachers * len(votes.label_names)
-    )
+    ballots = 0 if counted else votes.num_teachers * len(votes.label_names)
+    few = max(1, min(_ROWS, _BALLOTS // max(1, ballots)))
+    rows = settings.order_of(len(votes.ids))[:few]
     ids, made_up = votes.ids[rows], None
     if data is not None:
-        some, grouped = rows_of(ids, data.load(Role.PUBLIC).ids), teachers is not None
-        grouped = grouped and uses_groups(teachers)
-        made_up = MadeUp(data, grouped=grouped, rows=some.tolist())
+        grouped = teachers is not None and uses_groups(teachers)
+        some = rows_of(ids, data.load(Role.PUBLIC).ids).tolist()
+        made_up = MadeUp(data, grouped=grouped, rows=some)
     with _scene(run, made_up) as here:
         if teachers is not None:
             assert made_up is not None, "teachers have records"
@@ -247,12 +245,6 @@ def _stage(name: str) -> Iterator[None]:
                 f" {type(error).__name__}: {line[:300]}"
             )
         raise ValueError(line) from error
-
-
-def _rows(settings: LabelSettings, available: int, ballots: int) -> IntArray:
-    """Return the rows of a few samples that may be asked about, each with so many ballots."""
-    most = max(1, min(_ROWS, _BALLOTS // max(1, ballots)))
-    return settings.order_of(available)[:most]
 
 
 def _fit_and_vote(run: Run, data: MadeUp, plan: Any, voting: Voting | None = None) -> None:
