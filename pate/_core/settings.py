@@ -539,14 +539,14 @@ def _parser(kinds: tuple[tuple[str, Any], ...]) -> SettingsParser:
     return parser
 
 
-def _make_absolute(parsed: Namespace) -> None:
-    for name, value in vars(parsed).items():
-        if isinstance(value, Namespace):
-            _make_absolute(value)
-        elif isinstance(value, Path):
-            parsed[name] = _absolute(value)
-        elif isinstance(value, list):
-            parsed[name] = [_absolute(item) if isinstance(item, Path) else item for item in value]
+def _make_absolute(part: Any) -> Any:
+    """Return a part of parsed settings, whose paths are made absolute."""
+    if isinstance(part, Namespace):
+        for name, value in vars(part).items():
+            part[name] = _make_absolute(value)
+    elif isinstance(part, list):
+        return [*map(_make_absolute, part)]
+    return _absolute(part) if isinstance(part, Path) else part
 
 
 def _absolute(path: Path) -> Path:

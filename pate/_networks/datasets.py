@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from PIL import Image
 
-from pate._core.files.reading import Stream, digest, regular
+from pate._core.files.reading import digest, regular
 from pate._core.validation import (
     Float32Array,
     Float32Array as FloatArray,
@@ -40,9 +40,8 @@ from pate._labeling.data.records import (
     Role,
     UnknownLabels,
     check_labels,
-    values_of,
 )
-from pate._labeling.data.sentences import SentenceFeatures, kept_features
+from pate._labeling.data.sentences import SentenceFeatures, contents_of, kept_features
 from pate._labeling.data.source import DataSource, expand_path
 from pate._labeling.data.tables import features_of_texts
 
@@ -490,10 +489,6 @@ def load_weights(network: nn.Module, file: Path) -> None:
         network.load_state_dict({name: state[name] for name in own})
 
 
-# rows in one part of the digest that names a file of features
-_ROWS = 4096
-
-
 # Files of features are named by a hash of this class's source too: any change of a letter in it
 # renames them all, and features of earlier runs are computed again.
 class FrozenBackbone(FeatureMap):
@@ -584,21 +579,7 @@ class FrozenBackbone(FeatureMap):
             inspect.getsource(kind) for kind in dict.fromkeys(map(type, self._network.modules()))
         ]
         own = [inspect.getsource(type(self)), str(self.batch_size), repr(self._network)]
-        return digest(*own, *code, *weights, *_contents(features))
-
-
-def _contents(features: Features) -> list[str | Stream]:
-    """Return the parts that identify features: their shape, and their identity or their values."""
-    identity, num = features.identity(), features.shape[0]
-    if identity is not None:
-        return [repr(features.shape), identity]
-    return [
-        repr(features.shape),
-        *(
-            values_of(features, range(start, min(start + _ROWS, num)))
-            for start in range(0, num, _ROWS)
-        ),
-    ]
+        return digest(*own, *code, *weights, *contents_of(features))
 
 
 _TRIALS = 8

@@ -138,7 +138,7 @@ def require_unpacked(size: int, packed: int, place: object) -> None:
 
 
 @contextmanager
-def opened_picture(path: Path, formats: tuple[str, ...]) -> "Iterator[Image.Image]":
+def opened_picture(path: Path | str, formats: tuple[str, ...]) -> "Iterator[Image.Image]":
     """Open a picture, whose head is read. Raises errors of Pillow, and ``ValueError``."""
     from PIL import Image
 

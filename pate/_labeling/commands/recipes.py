@@ -212,7 +212,7 @@ def draft_recipe(
         label = re.sub(rf"^{name}: .*$", yaml.safe_dump({name: value}).strip(), label, flags=re.M)
     if data is not None:
         try:
-            draft, grouped = _read(named, data, declared, read_yaml(label))
+            draft, grouped = _read(named, data, declared, read_yaml(label), refuse=bool(promise))
         except UndeclaredError as question:
             _print_question(question, [*words, str(data)], declared)
             raise
@@ -275,8 +275,12 @@ def _kind_of(data: Path | None, declared: Declared) -> str:
     return "folder"
 
 
-def _read(kind: str, data: Path, declared: Declared, label: Json) -> tuple[Draft, bool]:
+def _read(
+    kind: str, data: Path, declared: Declared, label: Json, *, refuse: bool
+) -> tuple[Draft, bool]:
     """Return the settings of data, after reading them, and whether groups are protected.
+
+    Ids that look like numbers of rows are refused, where no file can be edited before the run.
 
     Raises ``ValueError`` with a line for each fault of the data.
     """
@@ -302,12 +306,14 @@ def _read(kind: str, data: Path, declared: Declared, label: Json) -> tuple[Draft
     try:
         source.require_distinct()
     except ValueError as error:
-        if "permanent_ids" not in str(error):
-            raise ValueError(str(error).replace("copies=True", "--copies")) from None
+        by_field = "permanent_ids=True says that these do"
+        if refuse or by_field not in str(error):
+            line = str(error).replace(by_field, "--random_ids COPY.csv writes random ones")
+            raise ValueError(line.replace("copies=True", "--copies")) from None
         draft.remarks.append(
             "The ids look like numbers of rows, which change when an earlier record is removed."
-            " Give each record an id for good; or, if a register assigned these numbers, write"
-            " `permanent_ids: true` in data.yaml."
+            " Give each record an id for good, as --random_ids COPY.csv does; or, if a register"
+            " assigned these numbers, write `permanent_ids: true` in data.yaml."
         )
     grouped = records[Role.PRIVATE].groups is not None and not declared.no_group
     if grouped:

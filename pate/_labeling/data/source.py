@@ -98,6 +98,7 @@ class DataSource(RecordsInitArgs, ABC):
         self._permanent_ids = permanent_ids
         self._unknown_labels = unknown_labels
         self._records: dict[Role, Records] = {}
+        self._compared: tuple[str | None, ...] = ()  # identities of files among which are no copies
 
     @property
     @abstractmethod
@@ -198,6 +199,9 @@ class DataSource(RecordsInitArgs, ABC):
         )
         if not self.copies:
             private, public = (self.load(role).features for role in (Role.PRIVATE, Role.PUBLIC))
+            files = private.identity(), public.identity()
+            if None not in files and files == self._compared:
+                return
             copied = ids[Role.PUBLIC][copied_rows(private, public)]
             require(
                 copied.size == 0,
@@ -206,6 +210,7 @@ class DataSource(RecordsInitArgs, ABC):
                 copies=copied[:3].tolist(),
                 number=copied.size,
             )
+            self._compared = files
 
     def fingerprint(self, role: Role) -> str:
         """Return a hash of the raw records of a role, read in blocks.

@@ -1,11 +1,16 @@
 """Patches of pictures: fitted on public ones, each picture by itself, the same in torch."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from joblib import parallel_config
+from PIL import Image
 
-from pate.data import ArrayFeatures, Arrays, PatchFeatures, Role
+from pate._labeling.data.pictures import ImageFiles
+from pate._labeling.runs.run import describe_data
+from pate.data import ArrayFeatures, Arrays, ChainedFeatures, PatchFeatures, Role
 from tests.conftest import Write
 
 GRAY, COLOR, LAST = (12, 11), (3, 12, 12), (12, 12, 3)
@@ -15,7 +20,7 @@ def pictures(num: int, shape: tuple[int, ...], seed: int = 0) -> ArrayFeatures:
     return ArrayFeatures(np.random.default_rng(seed).random((num, *shape), dtype=np.float32))
 
 
-def small(**changes: int) -> PatchFeatures:
+def small(**changes: Any) -> PatchFeatures:
     return PatchFeatures(**{"num_centers": 8, "pool": 2} | changes)
 
 
@@ -78,6 +83,29 @@ def test_a_picture_is_mapped_by_itself(
     assert np.flatnonzero(changed.any(axis=1)).tolist() == [70]
 
 
+def test_features_are_kept_once_and_bit_for_bit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    raw, paths = pictures(12, LAST).values, [tmp_path / f"{name}.png" for name in range(12)]
+    for picture, path in zip(raw, paths, strict=True):
+        Image.fromarray((picture * 255).astype(np.uint8)).save(path)
+    files, folder = ImageFiles(paths, 12, keep=False), tmp_path / "kept"
+    alone = small().fit(files).transform(files)
+    monkeypatch.setattr("pate._labeling.data.pictures._SHARE", 5)
+    mapping = PatchFeatures(8, 2, cache=folder).fit(files)
+    with parallel_config("threading"):  # a process would take seconds to begin
+        assert np.array_equal(mapping.transform(files), alone)
+        assert folder.stat().st_mode & 0o777 == 0o700
+        with monkeypatch.context() as unread:
+            unread.setattr(ImageFiles, "picture", lambda *_: 1 / 0)
+            assert np.array_equal(mapping.transform(files), alone)
+            with pytest.raises(ZeroDivisionError):  # by another map
+                PatchFeatures(8, 2, cache=folder).fit(pictures(20, COLOR)).transform(files)
+        paths[5].write_bytes(paths[6].read_bytes())
+        again = mapping.transform(ImageFiles(paths, 12))
+    assert np.array_equal(again, alone[[0, 1, 2, 3, 4, 6, *range(6, 12)]])
+
+
 def test_bad_settings_and_pictures(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="num_centers >= 1, got num_centers=0"):
         small(num_centers=0)
@@ -91,3 +119,10 @@ def test_bad_settings_and_pictures(tmp_path: Path) -> None:
         small(num_centers=37).fit(pictures(1, (8, 8)))
     with pytest.raises(ValueError, match="public pictures that differ"):
         small().fit(ArrayFeatures(np.ones((9, *GRAY), dtype=np.float32)))
+
+
+def test_the_folder_of_features_is_the_same_from_any_place(tmp_path: Path) -> None:
+    chain = ChainedFeatures([small(cache=Path("kept"))])
+    settings = describe_data(Arrays(tmp_path / "any.npz", features=chain))["init_args"]
+    (part,) = settings["features"]["init_args"]["maps"]
+    assert part["init_args"]["cache"] == str(Path("kept").absolute())

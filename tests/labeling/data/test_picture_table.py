@@ -150,7 +150,7 @@ def test_private_pictures_are_read_where_they_are_needed(
     picture = ImageFiles.picture
 
     def noted(files: ImageFiles, row: int) -> np.ndarray:
-        read.append(files.paths[row].name)
+        read.append(Path(files.paths[row]).name)
         return picture(files, row)
 
     monkeypatch.setattr(ImageFiles, "picture", noted)

@@ -30,7 +30,7 @@ def test_pictures_go_to_one_teacher_each(faces: Path) -> None:
     for teachers in (range(3), range(3, 6), range(6, 7)):
         own = whole.only(teachers)
         assert isinstance(own.records.features, ImageFiles) and list(own.rows) == list(teachers)
-        assert [path.name for path in own.records.features.paths] == own.records.ids.tolist()
+        assert [Path(path).name for path in own.records.features.paths] == own.records.ids.tolist()
         for teacher, mine in own.rows.items():
             partition = whole.rows[teacher]
             assert (own.records.ids[mine] == records.ids[partition]).all()
