@@ -9,7 +9,6 @@ import atexit
 import io
 import multiprocessing
 import os
-import secrets
 import signal
 import subprocess
 import sys
@@ -20,13 +19,11 @@ from dataclasses import dataclass
 from functools import partial
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 import pate
 from pate import cli
-from pate._labeling.runs.run import KEY_BYTES
 
 _CONTEXT = multiprocessing.get_context("forkserver")
 _ROOT = Path(pate.__file__).parent
@@ -56,75 +53,6 @@ def _run(words: list[str], folder: Path, output: Path, environment: Mapping[str,
         sys.stdout.flush()
         sys.stderr.flush()
     sys.exit(code)
-
-
-_CHANGES = {
-    "os.chmod",
-    "os.link",
-    "os.mkdir",
-    "os.remove",
-    "os.rename",
-    "os.rmdir",
-    "os.symlink",
-    "os.truncate",
-}
-
-
-def _changes_files(event: str, arguments: tuple[Any, ...]) -> bool:
-    """Return whether an event of Python's audit is about to change the files below the working
-    directory."""
-    writes = (
-        event == "open"
-        and isinstance(arguments[2], int)
-        and arguments[2] & (os.O_WRONLY | os.O_RDWR | os.O_CREAT)
-    )
-    if event not in _CHANGES and not writes:
-        return False
-    path = arguments[0]
-    return isinstance(path, str | bytes | os.PathLike) and Path(
-        os.fsdecode(path)
-    ).absolute().is_relative_to(Path.cwd())
-
-
-def _run_up_to(words: list[str], folder: Path, number: int) -> None:
-    """Be a command that is killed as it is about to change the files of its folder for the time
-    ``number``, from 0."""
-    os.chdir(folder)
-    output = os.open(folder.with_suffix(".out"), os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-    for stream in (sys.stdout, sys.stderr):
-        os.dup2(output, stream.fileno())
-    random = secrets.token_bytes
-    # one key
-    secrets.token_bytes = lambda nbytes=None: (
-        bytes(KEY_BYTES) if nbytes == KEY_BYTES else random(nbytes)
-    )
-    changes = 0
-
-    def count(event: str, arguments: tuple[Any, ...]) -> None:
-        nonlocal changes
-        if _changes_files(event, arguments):
-            if changes == number:
-                os.kill(os.getpid(), signal.SIGKILL)
-            changes += 1
-
-    sys.addaudithook(count)
-    status = cli.main(words)
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(status)
-
-
-def kill_at(number: int, *words: str, folder: Path) -> bool:
-    """Run ``pate`` in ``folder``, and kill it as it changes files for the time ``number``; False if it ended before.
-
-    Every such moment comes after the one before, so that counting up to the first False tries them
-    all.
-    """
-    process = _CONTEXT.Process(target=_run_up_to, args=(list(words), folder, number))
-    process.start()
-    process.join(300)
-    assert process.exitcode in (0, -signal.SIGKILL), folder.with_suffix(".out").read_text()
-    return process.exitcode != 0
 
 
 class Command:
