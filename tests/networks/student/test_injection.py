@@ -54,5 +54,5 @@ def test_a_student_that_is_killed_has_all_rows_of_its_curves(
     before.mkdir()
     labeled(before)
     case = Case(FIT, before, tmp_path / "place", curves, lambda place: True)
-    assert try_points(run, case, [mode], most=60) > 40
+    assert try_points(run, case, [mode], most=30) == 30
     shutil.rmtree(case.place)
