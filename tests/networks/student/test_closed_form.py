@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pate import ReleasedLabels, cli, load_student
+from pate import ReleasedLabels, RunPlan, cli, load_student
 from pate._labeling.commands.stages import read_student
 from pate._labeling.linear import linear_student_of, student_of
 from pate._labeling.runs.carried import arrays_of, student_from
@@ -159,3 +159,9 @@ def test_linear_by_its_class_path_stays_in_closed_form(tmp_path: Path) -> None:
     option = "--model.network.class_path=pate.models.Linear"
     made = settings_of(tmp_path, option, network="pate.models.Linear")
     assert made == settings_of(tmp_path, network="pate.models.Linear")
+
+
+def test_a_student_is_tested_as_what_it_is(finished: Path) -> None:
+    plan = RunPlan(finished, student={"model": {"network": MLP}})
+    with pytest.raises(ValueError, match=r"^Expected the network of the run's student, got model="):
+        plan.test_student()
