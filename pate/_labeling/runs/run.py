@@ -647,7 +647,7 @@ def read_data(path: Path, overrides: Sequence[str] = ()) -> DataSource:
 
 def public_digest(source: DataSource) -> str:
     """Return a digest of the public records and of their feature map."""
-    features = encode(FeatureMap | None, source.feature_map)
+    features = encode(FeatureMap | None, source.feature_map, absolute_paths=True)
     return digest(json.dumps(features, sort_keys=True), source.fingerprint(Role.PUBLIC))
 
 

@@ -8,9 +8,10 @@ import pytest
 from joblib import parallel_config
 from PIL import Image
 
+from pate._core.settings import decode
 from pate._labeling.data.pictures import ImageFiles
-from pate._labeling.runs.run import describe_data
-from pate.data import ArrayFeatures, Arrays, ChainedFeatures, PatchFeatures, Role
+from pate._labeling.runs.run import describe_data, public_digest
+from pate.data import ArrayFeatures, Arrays, ChainedFeatures, DataSource, PatchFeatures, Role
 from tests.conftest import Write
 
 GRAY, COLOR, LAST = (12, 11), (3, 12, 12), (12, 12, 3)
@@ -121,8 +122,10 @@ def test_bad_settings_and_pictures(tmp_path: Path) -> None:
         small().fit(ArrayFeatures(np.ones((9, *GRAY), dtype=np.float32)))
 
 
-def test_the_folder_of_features_is_the_same_from_any_place(tmp_path: Path) -> None:
+def test_the_folder_of_features_is_the_same_from_any_place(write_arrays: Write) -> None:
     chain = ChainedFeatures([small(cache=Path("kept"))])
-    settings = describe_data(Arrays(tmp_path / "any.npz", features=chain))["init_args"]
-    (part,) = settings["features"]["init_args"]["maps"]
+    source = Arrays(write_arrays("any.npz", X=pictures(600, GRAY).values), features=chain)
+    settings = describe_data(source)
+    (part,) = settings["init_args"]["features"]["init_args"]["maps"]
     assert part["init_args"]["cache"] == str(Path("kept").absolute())
+    assert public_digest(decode(DataSource, settings)) == public_digest(source)
