@@ -4,14 +4,18 @@ import importlib
 import importlib.util
 import re
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 from PIL import Image
 
 import pate
+from scripts.rivals.descent import Descent
 
 ROOT = Path(pate.__file__).parents[1]
 SCRIPTS = ROOT / "scripts"
@@ -65,6 +69,27 @@ def test_whole_runs_are_measured_once(
     monkeypatch.setattr(script, "call", lambda *words: pytest.fail(f"measured again: {words}"))
     script.main(words)
     assert capsys.readouterr().out == first.out
+
+
+def test_settings_of_rivals_are_chosen_on_private_records_that_they_do_not_see(
+    tmp_path: Path,
+) -> None:
+    """The test set ranks the other way round."""
+    script = load("measure_pictures")
+    task = script.Task("drawn", tmp_path)
+    labels = np.random.default_rng(0).random((50, 3)) < 0.4
+    seen: list[tuple[float, int]] = []
+
+    def learn(rows: NDArray[Any], settings: Descent, noise: float, seed: int) -> Callable[..., Any]:
+        seen.append((settings.speed, len(set(rows.tolist()))))
+        return lambda shown: shown * (1 if settings.speed == 2 else -1)
+
+    grid = [Descent(speed=speed) for speed in (1, 2, 3)]
+    shown = (labels - 0.5, labels - 0.5, 0.5 - labels)
+    for _ in range(2):  # a finished row is not learned again
+        task.add_best("way", grid, learn, shown, (labels, labels), (0.5,), range(2))
+    assert seen == [(1, 40), (2, 40), (3, 40), (2, 50), (2, 50)]
+    assert all(row.figures[0] == 0 for row in task.rows if row.way == "way")
 
 
 @pytest.mark.slow
