@@ -90,7 +90,7 @@ MAP_GRID = tuple(
     Descent(num_steps=steps, sampling_rate=rate, speed=speed)
     for (steps, rate), speed in product(((200, 0.05), (100, 0.3)), (0.3, 1.0, 3.0))
 )
-NETWORK_GRID = tuple(NetworkDescent(speed=speed) for speed in (0.1, 0.3, 1.0))
+NETWORK_GRID = tuple(NetworkDescent(speed=speed) for speed in (0.03, 0.1, 0.3, 1.0))
 
 Settings = TypeVar("Settings", bound=Descent)
 Rows = NDArray[np.int64]
