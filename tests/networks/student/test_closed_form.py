@@ -11,7 +11,7 @@ from pate._labeling.commands.stages import read_student
 from pate._labeling.linear import linear_student_of, student_of
 from pate._labeling.runs.carried import arrays_of, student_from
 from pate._labeling.runs.released import sealing_key
-from pate._labeling.runs.run import Run, labels_file, load_data
+from pate._labeling.runs.run import STUDENT, Run, labels_file, load_data
 from pate._labeling.stages.student import WEIGHTS, Solved
 from pate._labeling.votes.kinds import rows_of
 from pate.data import Role
@@ -165,3 +165,23 @@ def test_a_student_is_tested_as_what_it_is(finished: Path) -> None:
     plan = RunPlan(finished, student={"model": {"network": MLP}})
     with pytest.raises(ValueError, match=r"^Expected the network of the run's student, got model="):
         plan.test_student()
+
+
+def test_the_old_student_stays_until_the_new_one_works(
+    copied: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def contents() -> dict[str, bytes]:
+        paths = (path for path in (copied / "public").rglob("*") if path.is_file())
+        return {str(path): path.read_bytes() for path in paths}
+
+    def fails(*_: object) -> Solved:
+        raise ValueError("Expected another student")
+
+    words = ["student", "fit", f"--run={copied}", "--overwrite"]
+    before = contents()
+    monkeypatch.setattr(Solved, "by", fails)
+    assert cli.main([*words, "--optimize=macro_f1"]) == 2 and contents() == before
+    assert Run(copied).is_finished(STUDENT)
+    monkeypatch.undo()
+    assert cli.main([*words, "--optimize=macro_f1"]) == 0 and contents() != before
+    assert not (copied / "private" / "student_before").exists()
