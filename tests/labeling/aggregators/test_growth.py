@@ -9,7 +9,7 @@ from tests.labeling.aggregators.made_tasks import TASKS, learned, rivals
 EPSILONS = (0.25, 0.5, 2.0, 8.0, 64.0)
 # what three seeds may differ by
 LESS = {
-    # few positives among the public samples: rankings fall once noise no longer hides it
+    # bends, which are learned once noise no longer hides them, on ten positive public samples
     "rare": 0.03,
 }
 
@@ -38,13 +38,14 @@ def test_more_epsilon_is_not_worse(name: str) -> None:
 
 # by how much the best rival is ahead in accuracy and mAP, at most
 BEHIND = {
-    # levels of labels are learned first, and here they are one half, as least squares presume
+    # levels are learned, and are one half, as least squares presume: if taken as that, .612 of .620
     "few": (0.06, 0.01),
-    # at 0.5, where noise hides all but the widest of many directions
-    "clusters": (0.015, 0.01),
+    # at 0.5, where levels take three tenths of the budget; with .03 of it .790/.829
     "few_public": (0.025, 0.025),
+    # at 0.5, cause not known
+    "clusters": (0.015, 0.01),
     "wide": (0.015, 0.025),
-    # ten positives among the public samples, on which the student's moments are those of the labels
+    # the same bends: of columns alone mAP is .732 at 4, and .760 with 4,000 public samples
     "rare": (0.01, 0.17),
 }
 
