@@ -46,14 +46,13 @@ $(LIGHT)/.installed: pyproject.toml constraints.txt
 	$(LIGHT)/bin/uv pip install --quiet --python $(LIGHT)/bin/python $(VERSIONS) --editable .
 	touch $@
 
-# the second run is named so: its teachers start from the release of the first, which has answered by then.
-# large operations of both take all cores
+# the second run is named so: its teachers start from the release of the first, which has answered by then
 demo: $(LIGHT)/.installed
 	$(LIGHT)/bin/python -m scripts.faces --output data/faces --num 40000 --private_fraction 0.82 --public_fraction 0.09
 	@echo "the first run: 32,800 private faces vote for themselves on 3,600 public ones"
-	env -u OMP_NUM_THREADS $(LIGHT)/bin/pate run configs/faces
+	$(LIGHT)/bin/pate run configs/faces
 	@echo "the second run, by StableTopK, whose teachers start from the release of the first:"
-	env -u OMP_NUM_THREADS $(LIGHT)/bin/pate run configs/faces_stable_topk --teachers.start_from runs/faces
+	$(LIGHT)/bin/pate run configs/faces_stable_topk --teachers.start_from runs/faces
 	$(LIGHT)/bin/pate ledger show data/faces/ledger.sqlite
 	@$(LIGHT)/bin/python -m scripts.faces.verdicts runs/faces runs/faces_stable_topk
 
