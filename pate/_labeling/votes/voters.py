@@ -138,7 +138,7 @@ class Geometry:
 
         Args:
             means: ``[R]``, the changes of means, in deviations of the samples.
-            deviations: ``[R]``, the new deviations, in those of the samples, above 0.
+            deviations: ``[R]``, the new deviations, in present ones, above 0.
         """
         most, place = 1 << COORDINATE_BITS, means * np.sqrt(self.variances) / self.unit
         return replace(
