@@ -173,7 +173,7 @@ class ImageFiles(Pictures):
         self, paths: Sequence[Path | str], size: int, *, keep: bool = True, private: bool = False
     ) -> None:
         super().__init__(len(paths), size, keep=keep, private=private)
-        self.paths = [*map(os.fspath, paths)]  # texts, which take a fifth of the time
+        self.paths = [os.fspath(path) for path in paths]  # texts, which take a fifth of the time
 
     def picture(self, row: int) -> UInt8Array:
         return read_image(self.paths[row], self.size)
