@@ -30,7 +30,7 @@ from pate._core.validation import (
     require_given,
     require_label_names,
 )
-from pate._labeling.data.pictures import Pictures, center_crop
+from pate._labeling.data.pictures import Pictures, center_crop, contents_of
 from pate._labeling.data.records import (
     ArrayFeatures,
     FeatureMap,
@@ -41,7 +41,7 @@ from pate._labeling.data.records import (
     UnknownLabels,
     check_labels,
 )
-from pate._labeling.data.sentences import SentenceFeatures, contents_of, kept_features
+from pate._labeling.data.sentences import SentenceFeatures, kept_features
 from pate._labeling.data.source import DataSource, expand_path
 from pate._labeling.data.tables import features_of_texts
 

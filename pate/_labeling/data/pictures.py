@@ -32,6 +32,7 @@ from scipy.sparse import csr_array
 from pate._core.accounting.ledger import ledger_in
 from pate._core.files.reading import (
     LARGE,
+    Stream,
     code_version,
     digest,
     opened_picture,
@@ -65,10 +66,13 @@ from pate._labeling.data.records import (
     check_labels,
     map_by_rows,
     select_labels,
+    values_of,
 )
-from pate._labeling.data.sentences import contents_of, kept_features
+from pate._labeling.data.sentences import kept_features
 from pate._labeling.data.source import Table, TableSource, expand_path
 
+# rows in one part of the digest that names a file of features
+_ROWS = 4096
 # Pictures of a role that take less than this when decoded are read once and kept.
 _KEEP_BYTES = 2 * 2**30
 FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "GIF", "TIFF", "PPM", "JPEG2000")
@@ -79,7 +83,16 @@ A file is one of these whatever its name says: others may start a program.
 _EIGHT_BITS = frozenset(("1", "L", "LA", "P", "PA", "RGB", "RGBA", "RGBX", "CMYK", "YCbCr", "HSV"))
 _WHITE = {"I;16": 65535.0, "I;16L": 65535.0, "I;16B": 65535.0, "I;16N": 65535.0, "F": 1.0}
 """The value of white in modes of Pillow that it does not convert to 8 bits by that value."""
-_OF_THE_FILE = (None, errno.EINVAL, errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG)
+_OF_THE_FILE = (
+    None,
+    errno.EINVAL,
+    errno.ENOENT,
+    errno.ENOTDIR,
+    errno.ENAMETOOLONG,
+    errno.ELOOP,
+    errno.ENXIO,  # of a socket, or a device that is not there
+    errno.ENODEV,
+)
 """Numbers of system errors that follow from a file, and not from the machine."""
 _BITS_PER_SAMPLE, _PHOTOMETRIC, _WHITE_IS_ZERO = 258, 262, 0  # tags of TIFF
 _STRIP = 256  # rows of gray that are turned into 8 bits at once
@@ -207,6 +220,23 @@ class ImageFiles(Pictures):
     def unopened(self) -> list[Path]:
         """Return the files that are missing, or whose head is none of a picture."""
         return [Path(path) for path in self.paths if not _opens(path)]
+
+
+def contents_of(features: Features) -> list[str | Stream]:
+    """Return the parts that name kept features: their shape, and their identity or their values.
+
+    Files are named by their places and the times of their last changes, too: another file may have
+    the same name, size and time of writing.
+    """
+    num, shape = features.shape[0], repr(features.shape)
+    if isinstance(features, ImageFiles):
+        stats = zip(features.paths, map(_stat_of, features.paths), strict=True)
+        changes = [(abspath(path), stat and stat.st_ctime_ns) for path, stat in stats]
+        return [shape, features.identity(), repr((features.private, changes))]
+    if (identity := features.identity()) is not None:
+        return [shape, identity]
+    starts = range(0, num, _ROWS)
+    return [shape, *(values_of(features, range(at, min(at + _ROWS, num))) for at in starts)]
 
 
 @lru_cache(maxsize=1 << 20)
@@ -595,8 +625,6 @@ class PatchFeatures(FeatureMap):
             private pictures are PRIVATE: its mode is 0700.
     """
 
-    by_rows = True
-
     def __init__(
         self,
         num_centers: int = 128,
@@ -611,6 +639,11 @@ class PatchFeatures(FeatureMap):
         self.seed = seed
         self.cache = None if cache is None else expand_path(cache)
         self._state: dict[str, NDArray[Any]] = {}
+
+    @property
+    def by_rows(self) -> bool:  # type: ignore[override]
+        """Whether rows are mapped when they are read: what is kept is kept for a whole role."""
+        return self.cache is None
 
     def fit(self, public: Features) -> PatchFeatures:
         """Fit on public pictures ``[N, ...]``.

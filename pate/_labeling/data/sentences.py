@@ -30,12 +30,9 @@ from pate._core.files.reading import (
 from pate._core.files.writing import lease, write_text
 from pate._core.settings import RecordsInitArgs
 from pate._core.validation import Float32Array, IntArray, as_float32, require, stage_bar
-from pate._labeling.data.records import Features, values_of
 
 # steps between two marks of how far it is
 _MARK = 20
-# rows in one part of the digest that names a file of features
-_ROWS = 4096
 
 
 def kept_features(
@@ -78,23 +75,9 @@ def kept_features(
                     bar.update(len(rows))
             if mapped is not None:
                 mapped.flush()
+            mark.unlink(missing_ok=True)  # first: it must not outlive the rows that it counts
             partial.rename(target)
-            mark.unlink(missing_ok=True)
     return map_array(target)
-
-
-def contents_of(features: Features) -> list[str | Stream]:
-    """Return the parts that name features: their shape, and their identity or their values."""
-    identity, num = features.identity(), features.shape[0]
-    if identity is not None:
-        return [repr(features.shape), identity]
-    return [
-        repr(features.shape),
-        *(
-            values_of(features, range(start, min(start + _ROWS, num)))
-            for start in range(0, num, _ROWS)
-        ),
-    ]
 
 
 _FILES = ("*.json", "*.txt", "*.model", "*.safetensors")

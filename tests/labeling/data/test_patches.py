@@ -1,5 +1,7 @@
 """Patches of pictures: fitted on public ones, each picture by itself, the same in torch."""
 
+import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -105,6 +107,29 @@ def test_features_are_kept_once_and_bit_for_bit(
         paths[5].write_bytes(paths[6].read_bytes())
         again = mapping.transform(ImageFiles(paths, 12))
     assert np.array_equal(again, alone[[0, 1, 2, 3, 4, 6, *range(6, 12)]])
+
+
+def test_kept_features_are_of_no_other_files(tmp_path: Path) -> None:
+    """Archives and copies give files of one size and time, and an edit may keep both."""
+    raw, mapping = pictures(3, LAST).values, small(cache=tmp_path / "kept").fit(pictures(9, COLOR))
+    paths = [tmp_path / f"{name}/face.bmp" for name in "abc"]
+    for picture, path in zip(raw, paths, strict=True):
+        path.parent.mkdir()
+        Image.fromarray((picture * 255).astype(np.uint8)).save(path)
+        os.utime(path, (1e9, 1e9))
+    with parallel_config("threading"):
+        first, other = (mapping.transform(ImageFiles([path], 12)) for path in paths[:2])
+        shutil.copy2(paths[2], paths[0])
+        edited = mapping.transform(ImageFiles(paths[:1], 12))
+    assert not (np.array_equal(first, other) or np.array_equal(first, edited))
+
+
+def test_features_of_a_role_are_kept_in_one_file(write_arrays: Write, tmp_path: Path) -> None:
+    raw = write_arrays("any.npz", X=pictures(600, GRAY).values)
+    source = Arrays(raw, features=small(cache=tmp_path / "kept"))
+    features = source.records(Role.PRIVATE).features
+    assert [features[[row]].shape for row in range(5)] == 5 * [(1, 32)]
+    assert len([*(tmp_path / "kept").iterdir()]) == 1
 
 
 def test_bad_settings_and_pictures(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import csv
 import os
+import socket
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -120,6 +121,22 @@ def test_one_picture_has_one_file(pictures: Path, link: Callable[[Path, Path], N
         ValueError, match=r"a file of its own for each picture, got one_file=.*p01\.jpg.*p03\.jpg"
     ):
         PictureTable(pictures, size=8).load(Role.TEST)
+
+
+def test_no_kind_of_file_in_place_of_a_private_picture_fails_a_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)  # a socket has a short name
+    Path("loop").symlink_to("loop")
+    Path("folder").mkdir()
+    os.mkfifo("pipe")
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind("socket")
+        paths = [Path(name) for name in ("loop", "folder", "pipe", "socket", "missing", "folder/x")]
+        assert not ImageFiles(paths, 8, private=True)[np.arange(6)].any()
+        for path in paths:
+            with pytest.raises(ValueError, match=f"a readable picture, got {path} "):
+                ImageFiles([path], 8)[[0]]
 
 
 @pytest.mark.skipif(os.name == "nt", reason="the program is a shell script")
