@@ -173,5 +173,5 @@ def test_print_config_is_what_config_takes(
         assert stopped.value.code == 0
         printed.append(capsys.readouterr().out)
     assert printed[0] == printed[1]
-    held = {"teachers": "class_path", "label": "target_epsilon: 0.5", "student": "models.Linear"}
+    held = {"teachers": "class_path", "label": "target_epsilon: 1.0", "student": "models.Linear"}
     assert held[part] in printed[0]
