@@ -500,9 +500,9 @@ def _code_labels(draft: Draft, shown: Columns, declared: Declared) -> None:
     for name in wanted:
         codings[name] = _coding_of(name, shown.values[name], plain=name in plain)
         if isinstance(codings[name], dict) and name not in plain:
-            said = {None: "unknown"}
             coded = ", ".join(
-                f"{word} is {said.get(code, code)}" for word, code in codings[name].items()
+                f"{word} is {'unknown' if code is None else code}"
+                for word, code in codings[name].items()
             )
             draft.remarks.append(f"Label {name}: {coded}. This is a guess: see data.yaml.")
             if any(map(is_no_level, shown.values[name])) and declared.unknown_labels is None:
@@ -526,6 +526,12 @@ def _coding_of(
         minus = {"-1": None if "0" in levels else 0} if "-1" in levels else {}
         words = {word: int(LABELS[word]) for word in two}
         return {"1": 1, "0": 0} | words | minus | dict.fromkeys(signs)
+    require(
+        not {"0", "1"} < {*two} or None in map(as_number, two),
+        f"0 and 1 alone in label `{name}`, or --labels '{{{name}: {{1: 1, 0: 0}}}}' with what"
+        f" others mean (null: unknown), or '{{{name}: {json.dumps(two)}}}' for a label of each",
+        values=two[:_FEW],
+    )
     lists = [as_list(value) for value in values if not is_no_level(value)]
     if lists and all(map(as_flags, lists)):
         return [f"{name}_{place}" for place in range(len(lists[0]))]

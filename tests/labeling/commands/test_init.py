@@ -306,6 +306,11 @@ def test_the_recipe_follows_from_no_private_cell(
         assert altered != rows and roles[3] == "private"
         assert init(tmp_path, capsys, "id,age,ward,gout,split", altered, *given)[0] == 0
         assert (tmp_path / "my" / "data.yaml").read_text() == before
+    stray = [row.replace(",0,public", ",7,public") for row in rows]
+    assert stray != rows
+    status, _, err = init(tmp_path, capsys, "id,age,ward,gout,split", stray, *given)
+    assert status == 2 and "Expected 0 and 1 alone in label `gout`" in err
+    assert """'{gout: ["0", "1", "7"]}' for a label of each""" in err
     for label in ("", "-1", "2"):
         altered = [rows[3].replace(",1,private", f",{label},private"), *rows[:3], *rows[4:]]
         status, _, err = init(tmp_path, capsys, "id,age,ward,gout,split", altered, *given)
