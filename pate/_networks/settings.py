@@ -232,7 +232,7 @@ def require_logits(make: Callable[..., nn.Module], data: DataSource, *, seed: in
     def answers(network: nn.Module) -> Tensor:
         with expecting(
             f"a network of records of shape {list(samples.shape[1:])}, as the map of the data"
-            " makes them",
+            " makes them (a student has pixels by data.raw: true, teachers by features: null)",
             Exception,
             got=name,
         ):

@@ -224,12 +224,12 @@ def _meant_name(value: Any, names: Sequence[str], classes: Sequence[type]) -> st
 
 
 def _class_names(value: str, bases: Iterable[type]) -> set[str]:
-    """Return the names of classes that a value may be a misspelling of."""
+    """Return the names of classes and functions that a value may be a misspelling of."""
     module = value.rpartition(".")[0]
     if module:
         known = sys.modules.get(module)
         return (
-            {f"{module}.{key}" for key, each in vars(known).items() if isinstance(each, type)}
+            {f"{module}.{key}" for key, each in vars(known).items() if callable(each)}
             if known
             else set()
         )

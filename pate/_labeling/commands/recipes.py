@@ -340,7 +340,7 @@ def _read(
         draft.add("features", _OF_PICTURES, "Guessed: X holds pictures, gray or of channels")
     draft.remarks += [
         *_shown(records[Role.PRIVATE].labels, names),
-        *_promise(sizes[Role.PRIVATE], label),
+        *_promise(sizes[Role.PRIVATE], label, "group" if grouped else "record"),
     ]
     return draft, grouped
 
@@ -359,7 +359,7 @@ def _shown(labels: UInt8Array, names: Sequence[str]) -> list[str]:
     return [*lines, *(f"PRIVATE: {line}" for line in describe_absent(labels, names))]
 
 
-def _promise(num_private: int, label: Json) -> list[str]:
+def _promise(num_private: int, label: Json, unit: str) -> list[str]:
     """Return lines on epsilon and delta of label.yaml, for a number of private records."""
     epsilon, delta = label["target_epsilon"], label["delta"]
     most = format_guess({"epsilon": epsilon, "delta": delta})
@@ -371,7 +371,7 @@ def _promise(num_private: int, label: Json) -> list[str]:
     )
     return [
         f"label.yaml: with epsilon {epsilon:g}, an observer of all that is published guesses right"
-        f" {most} of the time at most whether any one record is there (a coin: 50%).",
+        f" {most} of the time at most whether any one {unit} is there (a coin: 50%).",
         f"PRIVATE: delta {delta:g} {advice}.",
     ]
 

@@ -139,7 +139,8 @@ class ReleasedLabels(Queries):
             return None
         return (
             f"The release shows records of about {self.variance_ratio:.1f} times the variance of"
-            " public samples:\nare these samples of another kind, or only the records scaled?"
+            " public samples:\nare these samples of another kind (shifted: true moves them), or"
+            " only the records scaled?"
         )
 
     @property

@@ -198,7 +198,7 @@ def _differences(old: Any, new: Any, name: str = "") -> list[str]:
     if isinstance(old, list | tuple) and isinstance(new, list | tuple) and len(old) == len(new):
         items = enumerate(zip(old, new, strict=True))
         return [d for i, (before, now) in items for d in _differences(before, now, f"{name}[{i}]")]
-    return [] if old == new else [f"{name}={new!r} (was {old!r})"]
+    return [] if old == new else [f"{name}={new!r:.200} (was {old!r:.200})"]
 
 
 class StageChangedError(ValueError):
