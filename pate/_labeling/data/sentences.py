@@ -6,6 +6,8 @@ keeps its features in the same way.
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Callable, Sequence
 from functools import cached_property, partial
 from pathlib import Path, PurePath
@@ -68,6 +70,9 @@ def kept_features(
                             partial, mode="w+", dtype=np.float32, shape=(num, *found.shape[1:])
                         )
                         partial.chmod(0o600)
+                        if sys.platform != "darwin":  # a full disk would kill who writes to a map
+                            with partial.open("r+b") as file:
+                                os.posix_fallocate(file.fileno(), 0, partial.stat().st_size)
                     mapped[rows] = found
                     if count % _MARK == 0:
                         mapped.flush()

@@ -1,5 +1,6 @@
 """Patches of pictures: fitted on public ones, each picture by itself, the same in torch."""
 
+import errno
 import os
 import shutil
 from pathlib import Path
@@ -122,6 +123,22 @@ def test_kept_features_are_of_no_other_files(tmp_path: Path) -> None:
         shutil.copy2(paths[2], paths[0])
         edited = mapping.transform(ImageFiles(paths[:1], 12))
     assert not (np.array_equal(first, other) or np.array_equal(first, edited))
+
+
+def test_a_full_disk_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else the kernel would kill the process when it writes to the mapped file."""
+    raw, asked = pictures(9, COLOR), []
+
+    def full(_: int, start: int, size: int) -> None:
+        asked.append((start, size))
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "posix_fallocate", full)
+        with pytest.raises(OSError, match="No space left"):
+            small(cache=tmp_path / "kept").fit(raw).transform(raw)
+    assert asked == [(0, 128 + 9 * 32 * 4)]  # with the header
+    assert small(cache=tmp_path / "kept").fit(raw).transform(raw).any()
 
 
 def test_features_of_a_role_are_kept_in_one_file(write_arrays: Write, tmp_path: Path) -> None:
