@@ -271,7 +271,9 @@ def _kind_of(data: Path | None, declared: Declared) -> str:
         return "celeba"
     if any(data.glob("dataset*.json")):
         return "huggingface"
-    require(any(data.glob("*.csv")), requirement, data=str(data))
+    require(
+        any(data.glob("*.csv")), f"a .csv of labels in the folder, or {requirement}", data=str(data)
+    )
     return "folder"
 
 
