@@ -197,7 +197,7 @@ class StudentCLI(LightningCLI):
 
         def in_folder(kind: type[Logger], **settings: Any) -> Logger:
             if settings.get("save_dir", "") is None:
-                settings["save_dir"] = self.folder
+                settings["save_dir"] = self.run.private / "student"  # paths are not to publish
             with expecting(f"the package that {kind.__name__} needs", ImportError):
                 return kind(**settings)
 

@@ -13,6 +13,8 @@ from pytorch_lightning import Callback
 from pytorch_lightning.loggers import CSVLogger
 
 from pate import cli
+from pate._labeling.commands.check import unexpected_public_files
+from pate._labeling.runs.run import Run
 from tests.conftest import copy_run
 from tests.networks.conftest import DESCENT
 
@@ -135,7 +137,7 @@ def test_a_part_of_yours_that_fails_is_named_with_the_command_that_goes_on(
 
 
 @pytest.mark.parametrize("name", ["TensorBoardLogger", "CSVLogger", "MLFlowLogger", "WandbLogger"])
-def test_loggers_by_their_names_write_beside_the_student(
+def test_loggers_by_their_names_write_where_nothing_is_published(
     name: str, network: Path, capsys: Captured
 ) -> None:
     """Wandb sends nothing unless it is asked to. One line names a package that is missing."""
@@ -150,4 +152,5 @@ def test_loggers_by_their_names_write_beside_the_student(
     (used,) = [settings["trainer"]["logger"]]
     assert code == 0 and used["init_args"]["save_dir"] is None
     assert used["init_args"].get("offline", True)
-    assert [*(network / "public" / "student").glob("*logs*/**/*")]
+    assert [*(network / "private" / "student").glob("*logs*/**/*")]
+    assert not [*unexpected_public_files(Run(network))]
