@@ -71,7 +71,7 @@ def kept_features(
                         )
                         partial.chmod(0o600)
                         if sys.platform != "darwin":  # a full disk would kill who writes to a map
-                            with partial.open("r+b") as file:
+                            with partial.open("ab") as file:
                                 os.posix_fallocate(file.fileno(), 0, partial.stat().st_size)
                     mapped[rows] = found
                     if count % _MARK == 0:
