@@ -1,4 +1,6 @@
 import math
+from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 import pytest
@@ -29,19 +31,15 @@ def test_numbers_of_numpy_are_told_as_numbers() -> None:
         )
 
 
-@pytest.mark.parametrize("value", [0, -1, math.nan, math.inf, True, "1", None])
-def test_positive(value: object) -> None:
-    with pytest.raises((ValueError, TypeError)):
-        require_positive(sigma=value)  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize("value", [0.0, 1.0, -0.1, math.nan])
-def test_open_unit(value: float) -> None:
-    with pytest.raises(ValueError, match="delta"):
-        require_in_open_unit_interval(delta=value)
-
-
-@pytest.mark.parametrize("value", [0, 1.5, math.nan, True])
-def test_count(value: object) -> None:
-    with pytest.raises((ValueError, TypeError)):
-        require_count(1, num=value)  # type: ignore[arg-type]
+@pytest.mark.parametrize(
+    ("check", "values"),
+    [
+        (require_positive, (0, -1, math.nan, math.inf, True, "1", None)),
+        (require_in_open_unit_interval, (0.0, 1.0, -0.1, math.nan)),
+        (partial(require_count, 1), (0, 1.5, math.nan, True)),
+    ],
+)
+def test_values_out_of_range(check: Callable[..., None], values: tuple[object, ...]) -> None:
+    for value in values:
+        with pytest.raises((ValueError, TypeError), match="delta"):
+            check(delta=value)

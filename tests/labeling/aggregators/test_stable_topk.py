@@ -1,7 +1,7 @@
 """StableTopK and its variants keep the contract."""
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -20,6 +20,7 @@ from tests.labeling.aggregators.test_of_mechanism import Bound, Drawn
 class TestStableTopK(Drawn, AggregatorContract):
     loose_because = "a failed test hides which rank was chosen"
     scale, sigma, delta = 1.0, 0.8, 0.02
+    settings: ClassVar[dict[str, Any]] = {}
     grid: Grid = (
         *AggregatorContract.grid,
         ((1, 0), (1, 0), (1, 0), (1, 0)),
@@ -32,16 +33,15 @@ class TestStableTopK(Drawn, AggregatorContract):
             sigma_test=self.sigma,
             delta_test=self.delta,
             neighboring_relation=relation,
+            **self.settings,
         )
 
     def law(self, votes: Votes, relation: Relation) -> Law:
-        return stable_law(
-            votes,
-            relation.score_range,
-            self.sigma,
-            self.delta,
-            lambda q: oracles.softmax(q / self.scale),
-        )
+        return stable_law(votes, relation.score_range, self.sigma, self.delta, self.choice)
+
+    def choice(self, gaps: np.ndarray) -> np.ndarray:
+        """Return the law of the rank."""
+        return oracles.softmax(gaps / self.scale)
 
     def malformed(self) -> list[dict[str, Any]]:
         return [{"delta_test": bad} for bad in (0, 1, -1e-9, float("nan"))]
@@ -54,21 +54,10 @@ class TestStableTopKWithoutEmpty(TestStableTopK):
         ((1, 1, 0), (1, 1, 0), (1, 0, 0), (1, 1, 0)),
         ((0, 0, 0), (0, 0, 1), (0, 1, 0), (0, 1, 0)),
     )
+    settings: ClassVar[dict[str, Any]] = {"allow_empty": False}
 
-    def make(self, relation: Relation) -> Aggregator:
-        return StableTopK(
-            scale_gap=self.scale,
-            sigma_test=self.sigma,
-            delta_test=self.delta,
-            neighboring_relation=relation,
-            allow_empty=False,
-        )
-
-    def law(self, votes: Votes, relation: Relation) -> Law:
-        def choice(gaps: np.ndarray) -> np.ndarray:
-            return np.concatenate(([0.0], oracles.softmax(gaps[1:-1] / self.scale), [0.0]))
-
-        return stable_law(votes, relation.score_range, self.sigma, self.delta, choice)
+    def choice(self, gaps: np.ndarray) -> np.ndarray:
+        return np.concatenate(([0.0], oracles.softmax(gaps[1:-1] / self.scale), [0.0]))
 
 
 def test_a_doubled_majority_is_no_gap_that_moves_by_one() -> None:
@@ -91,24 +80,11 @@ class TestStableTopKPreferring(Bound, TestStableTopK):
 
     num_labels = 3
     grid: Grid = TestStableTopKWithoutEmpty.grid
-    regularizer, kbar = (0.5, 1.0, 0.0, 5.0), 2
+    settings: ClassVar[dict[str, Any]] = {"regularizer": (0.5, 1.0, 0.0, 5.0), "kbar": 2}
 
-    def make(self, relation: Relation) -> Aggregator:
-        return StableTopK(
-            scale_gap=self.scale,
-            sigma_test=self.sigma,
-            delta_test=self.delta,
-            neighboring_relation=relation,
-            regularizer=self.regularizer,
-            kbar=self.kbar,
-        )
-
-    def law(self, votes: Votes, relation: Relation) -> Law:
-        def choice(gaps: np.ndarray) -> np.ndarray:
-            utilities = (gaps + self.regularizer)[: self.kbar + 1]
-            return np.append(oracles.softmax(utilities / self.scale), 0.0)
-
-        return stable_law(votes, relation.score_range, self.sigma, self.delta, choice)
+    def choice(self, gaps: np.ndarray) -> np.ndarray:
+        utilities = (gaps + self.settings["regularizer"])[: self.settings["kbar"] + 1]
+        return np.append(oracles.softmax(utilities / self.scale), 0.0)
 
     def malformed(self) -> list[dict[str, Any]]:
         bad: list[dict[str, Any]] = [
@@ -121,51 +97,19 @@ class TestStableTopKPreferring(Bound, TestStableTopK):
 
 class TestStableTopKByFlips(Bound, TestStableTopK):
     scale, sigma, delta = 2.0, 1.2, 0.01
+    settings: ClassVar[dict[str, Any]] = {"noise_law": "exponential"}
 
-    def make(self, relation: Relation) -> Aggregator:
-        return StableTopK(
-            scale_gap=self.scale,
-            sigma_test=self.sigma,
-            delta_test=self.delta,
-            neighboring_relation=relation,
-            noise_law="exponential",
-        )
-
-    def law(self, votes: Votes, relation: Relation) -> Law:
-        return stable_law(
-            votes,
-            relation.score_range,
-            self.sigma,
-            self.delta,
-            lambda q: oracles.max_law(q / self.scale, "exponential"),
-        )
+    def choice(self, gaps: np.ndarray) -> np.ndarray:
+        return oracles.max_law(gaps / self.scale, "exponential")
 
 
-class TestStableTopKByGaussian(Drawn, AggregatorContract):
+class TestStableTopKByGaussian(TestStableTopK):
     loose_because = "what is proven of Gaussian noisy max is far from its law"
     scale, sigma, delta = 2.5, 1.0, 0.1
-    grid: Grid = TestStableTopK.grid
+    settings: ClassVar[dict[str, Any]] = {"noise_law": "gaussian"}
 
-    def make(self, relation: Relation) -> Aggregator:
-        return StableTopK(
-            scale_gap=self.scale,
-            sigma_test=self.sigma,
-            delta_test=self.delta,
-            neighboring_relation=relation,
-            noise_law="gaussian",
-        )
-
-    def law(self, votes: Votes, relation: Relation) -> Law:
-        return stable_law(
-            votes,
-            relation.score_range,
-            self.sigma,
-            self.delta,
-            lambda q: oracles.max_law(q / self.scale, "gaussian"),
-        )
-
-    def malformed(self) -> list[dict[str, Any]]:
-        return [{"delta_test": bad} for bad in (0, 1, float("nan"))]
+    def choice(self, gaps: np.ndarray) -> np.ndarray:
+        return oracles.max_law(gaps / self.scale, "gaussian")
 
     @pytest.mark.parametrize("allow_empty", [True, False])
     @pytest.mark.parametrize("num_labels", [2, 5])
