@@ -656,8 +656,8 @@ def shifted_geometry(
     as slopes are, and are 0 if noise may be all there is.
     """
     geometry = voters.geometry
-    asked = Learner(geometry, 1, math.inf, SPENDING.later_share).question()
-    question = ShapeQuery(**vars(asked))
+    first = Learner(geometry, 1, math.inf, SPENDING.later_share).question()
+    question = ShapeQuery(**vars(first))
     sums = noisy_sum(voters, question, count, noise_multiplier, generator)
     noisy = question.moments(sums.total / count)
     errors = question.moments(np.full(question.ballot_shape, sums.sigma / count))
