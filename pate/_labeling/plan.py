@@ -453,7 +453,7 @@ class RunPlan:
         with suppress(ValueError):  # the stage itself refuses such records
             for line in describe_few(self._plan, self._num_units):
                 self.run.tell_owner(line, keep=not dry_run)
-        with nullcontext() if dry_run else locked(self.root, shared=self._shared):
+        with nullcontext() if dry_run else locked(self.root):
             self._fit(dry_run=dry_run)
 
     def vote(self) -> None:
@@ -462,7 +462,7 @@ class RunPlan:
         Raises:
             ValueError: in one line, if there are no teachers, or the data have changed.
         """
-        with locked(self.root, shared=self._shared):
+        with locked(self.root):
             vote(self.run, self.data, self.execution, voting=self.voting, absent=self.absent)
 
     def label(self) -> StatedLabels:
@@ -493,10 +493,6 @@ class RunPlan:
         """
         with locked(self.root):
             return test_student(self.run, self._student)
-
-    @property
-    def _shared(self) -> bool:
-        return self.execution is not None and self.execution.shared
 
     def _stages(self) -> dict[str, Callable[[], object]]:
         """Return the stages in order, by name."""

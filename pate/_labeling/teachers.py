@@ -166,9 +166,6 @@ class Execution:
     'loky'
 
     Args:
-        shared: whether further processes, on this or on other machines, work on the same folder by
-            the same command: each takes a free chunk, also one of a process that died. Any number
-            of them may come and go. They need a disk with locks, and no ``executor``.
         threads: processor threads per operation; more than one slows small networks down.
         workers: number of chunks worked on at a time; on this machine, one for each core at most.
         executor: ``serial`` in this process, ``loky`` on local workers, ``ray`` on Ray; by default
@@ -180,7 +177,6 @@ class Execution:
     workers: int = 1
     executor: Kind | None = None
     gpus: float = 0.0
-    shared: bool = False
 
     def __post_init__(self) -> None:
         require_count(1, workers=self.workers, threads=self.threads)
@@ -194,11 +190,6 @@ class Execution:
         require(
             self.kind != "serial" or self.workers == 1,
             "executor loky or ray for several workers",
-            executor=self.kind,
-        )
-        require(
-            not self.shared or self.kind == "serial",
-            "one worker in each shared process",
             executor=self.kind,
         )
         require(

@@ -263,9 +263,6 @@ def require_disk(needed: int, folder: Path, what: str, *, files: int = 0) -> Non
 LOCK = ".lock"
 """Name of the lock file in a run's folder. It names the process that works on the run."""
 
-FINISH = ".finish"
-"""Name of the lease, in a stage's folder, of the one process that finishes shared work."""
-
 _WIDTH = 80
 _POLL_SECONDS = 0.2
 _NO_LOCKS = (errno.ENOSYS, errno.ENOTSUP, errno.ENOLCK)
@@ -279,14 +276,13 @@ class _InUseError(ValueError):
 class _Held:
     path: Path
     descriptor: int
-    shared: bool
     made_folder: bool
 
 
 _held: dict[Path, _Held] = {}
 
 
-def lock_run(root: Path, *, shared: bool = False) -> None:
+def lock_run(root: Path) -> None:
     """Keep other processes from writing the run in ``root`` until `release_locks` or exit.
 
     A process that holds the lock may take it again: `pate run` holds it through all stages. The
@@ -294,36 +290,28 @@ def lock_run(root: Path, *, shared: bool = False) -> None:
 
     Args:
         root: the run's folder, created if it is missing.
-        shared: whether other processes that ask for a shared lock may work on the run at the same
-            time.
 
     Raises:
         ValueError: if another process holds the lock, or the folder cannot be written.
     """
     key = root.resolve()
-    if (held := _held.get(key)) is not None:
-        if held.shared and not shared:
-            _take(held.descriptor, held.path, shared=False)
-            held.shared = False
+    if key in _held:
         return
     made_folder = not root.exists()
     path = root / LOCK
-    descriptor = _opened(path, root, "a run's folder", shared=shared)
+    descriptor = _opened(path, root, "a run's folder")
     if descriptor is None:
         return
-    if not shared:
-        remove_drafts(root.rglob(".*"))
-        for left in root.rglob(FINISH):  # by a process that was killed
-            left.unlink()
-    _held[key] = _Held(path, descriptor, shared, made_folder)
+    remove_drafts(root.rglob(".*"))
+    _held[key] = _Held(path, descriptor, made_folder)
 
 
 @contextmanager
-def locked(root: Path, *, shared: bool = False) -> Iterator[None]:
+def locked(root: Path) -> Iterator[None]:
     """Hold the lock of `lock_run` until the block ends. A lock that was held before stays."""
     key = root.resolve()
     before = key in _held
-    lock_run(root, shared=shared)
+    lock_run(root)
     try:
         yield
     finally:
@@ -354,18 +342,12 @@ def locked_output(output: Path) -> Iterator[None]:
 
 
 @contextmanager
-def lease(path: Path, *, wait: bool = False) -> Iterator[bool]:
+def lease(path: Path) -> Iterator[None]:
     """Hold the lease ``path``, a file that names this process, until the block ends.
 
-    The file is then deleted. The operating system ends the lease of a process that dies, and a
-    network file system ends the leases of a machine that disappears.
-
-    Args:
-        path: the file. Its folder is created if it is missing.
-        wait: whether to wait for another process that holds the lease.
-
-    Yields:
-        Whether this process holds the lease: always, if it waits.
+    It waits for another process that holds it. The file is then deleted. The operating system ends
+    the lease of a process that dies, and a network file system ends the leases of a machine that
+    disappears. The folder of the file is created if it is missing.
 
     Raises:
         ValueError: if the disk has no locks.
@@ -376,9 +358,6 @@ def lease(path: Path, *, wait: bool = False) -> Iterator[bool]:
         try:
             descriptor = _open(path)
         except _InUseError:
-            if not wait:
-                yield False
-                return
             time.sleep(_POLL_SECONDS)
         except OSError as error:
             if error.errno in _NO_LOCKS:
@@ -388,7 +367,7 @@ def lease(path: Path, *, wait: bool = False) -> Iterator[bool]:
             raise
     _sign(descriptor)
     try:
-        yield True
+        yield
     finally:
         path.unlink(missing_ok=True)
         os.close(descriptor)
@@ -402,21 +381,17 @@ def release_locks() -> None:
 
 def _release(held: _Held) -> None:
     with suppress(OSError):
-        # another process that shares the lock still uses the file
-        fcntl.flock(held.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         held.path.unlink()
         if held.made_folder:
             held.path.parent.rmdir()
     os.close(held.descriptor)
 
 
-def _opened(
-    path: Path, place: Path, noun: str, *, shared: bool = False, wanted: str | None = None
-) -> int | None:
+def _opened(path: Path, place: Path, noun: str, *, wanted: str | None = None) -> int | None:
     """Return the signed lock of ``place``, or None, with a warning, on a disk without locks."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor = _open(path, shared=shared, wanted=wanted)
+        descriptor = _open(path, wanted=wanted)
     except OSError as error:
         if error.errno not in _NO_LOCKS:
             raise ValueError(
@@ -442,11 +417,11 @@ def _sign(descriptor: int) -> None:
         os.write(descriptor, who.encode())
 
 
-def _open(path: Path, *, shared: bool = False, wanted: str | None = None) -> int:
+def _open(path: Path, *, wanted: str | None = None) -> int:
     while True:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
         try:
-            _take(descriptor, path, shared=shared, wanted=wanted)
+            _take(descriptor, path, wanted=wanted)
             # the previous holder may have deleted the file on release
             with suppress(FileNotFoundError):
                 if os.path.samestat(os.fstat(descriptor), path.stat()):
@@ -457,9 +432,9 @@ def _open(path: Path, *, shared: bool = False, wanted: str | None = None) -> int
         os.close(descriptor)
 
 
-def _take(descriptor: int, path: Path, *, shared: bool, wanted: str | None = None) -> None:
+def _take(descriptor: int, path: Path, *, wanted: str | None = None) -> None:
     try:
-        fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         who = ""
         with suppress(FileNotFoundError):  # it was released a moment ago

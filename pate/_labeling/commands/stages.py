@@ -101,7 +101,7 @@ def _fit_parser(in_closed_form: bool, *, listed: bool) -> CommandParser:
         "teachers fit",
         "Train the teachers, each on its own partition of the private data.\n\nIf it is killed and"
         " started again, the stage continues where it stopped, with the same result bit for bit."
-        " The place of training (threads, workers, executor, gpus, shared) does not affect the"
+        " The place of training (threads, workers, executor, gpus) does not affect the"
         " result, and may change in between. With --fit closed_form each record, group or part is a"
         " linear teacher without training; --fit closed_form --help lists its settings.",
     )

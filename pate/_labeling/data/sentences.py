@@ -55,7 +55,7 @@ def kept_features(
         return np.asanyarray(map_array(target))
     target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     # another command that computes the same features is waited for
-    with lease(target.with_suffix(".lock"), wait=True):
+    with lease(target.with_suffix(".lock")):
         if not target.is_file():
             partial, mark = target.with_suffix(".partial"), target.with_suffix(".rows")
             done = int(read_text(mark)) if mark.is_file() and partial.is_file() else 0

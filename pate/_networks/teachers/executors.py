@@ -16,7 +16,6 @@ import platform
 import signal
 import sys
 import threading
-import time
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
@@ -34,7 +33,7 @@ from lightning_fabric.plugins.io.torch_io import TorchCheckpointIO
 from lightning_fabric.utilities.exceptions import MisconfigurationException
 
 from pate._core.files.reading import read_lines
-from pate._core.files.writing import atomic_write, lease
+from pate._core.files.writing import atomic_write
 from pate._core.validation import expecting
 from pate._labeling.teachers import Execution
 
@@ -78,7 +77,6 @@ class ChunkJob(ABC):
 
 # how often in a row all workers may be lost without finishing a single chunk
 _PATIENCE = 3
-_POLL_SECONDS = 0.5  # until a free process looks for chunks again
 # from glibc's malloc.h; only blocks larger than this are returned to the system
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 _KEPT_BYTES = 1 << 30
@@ -102,36 +100,11 @@ def run_jobs(job: ChunkJob, chunks: Sequence[range], execution: Execution, repor
     report(job.num_steps * (len(chunks) - len(missing)))
     if execution.kind == "serial":
         _set_up_process(execution.threads)
-        if execution.shared:
-            _run_on_leases(job, missing, report)
-            return
         for teachers in missing:
             job.only(teachers).work(teachers, report)
         return
     runners = {"loky": _run_on_loky, "ray": _run_on_ray}
     runners[execution.kind](job, missing, execution, report)
-
-
-def _run_on_leases(job: ChunkJob, missing: list[range], report: Report) -> None:
-    """Work on chunks that no other process works on, until all are done.
-
-    After each chunk a worker looks from the first one on again, so that all chunks are begun in
-    order. So the chunk of a worker that died comes before all new ones, and the next free worker
-    takes it.
-    """
-    while missing:
-        for teachers in list(missing):
-            with lease(job.file(teachers).with_suffix(".lease")) as held:
-                if job.is_done(teachers):
-                    report(job.num_steps)
-                    missing.remove(teachers)
-                elif held:
-                    job.only(teachers).work(teachers, report)
-                    missing.remove(teachers)
-                    break
-        else:
-            if missing:
-                time.sleep(_POLL_SECONDS)
 
 
 def _run_on_loky(job: ChunkJob, missing: list[range], execution: Execution, report: Report) -> None:

@@ -22,10 +22,8 @@ from torch.utils._pytree import tree_leaves
 
 from pate._core.files.reading import Json, digest
 from pate._core.files.writing import (
-    FINISH,
     atomic_write,
     gigabytes,
-    lease,
     make_once,
     require_disk,
     write_text,
@@ -154,10 +152,6 @@ def fit_teachers(run: Run, data: DataSource, plan: TeacherPlan, execution: Execu
     Raises:
         ValueError: if settings or records do not allow it.
     """
-    require(
-        not (execution.shared and run.overwrite),
-        "overwrite without shared, which others would lose",
-    )
     torch.set_num_threads(execution.threads)
     private, shape = data.records(Role.PRIVATE), data.input_shape
     data.require_distinct()
@@ -194,13 +188,8 @@ def fit_teachers(run: Run, data: DataSource, plan: TeacherPlan, execution: Execu
         with stage_bar(len(chunks) * plan.num_steps, "teachers", unit="step") as bar:
             run_jobs(job, chunks, execution, bar.update)
         files = [folder / CHUNK_SIZE, *(chunk_file(folder, teachers) for teachers in chunks)]
-        with lease(folder / FINISH, wait=True):
-            if not run.is_finished(TEACHERS_FIT):  # by another process
-                # left by processes that were killed
-                for left in (*folder.glob(".teachers_*"), *folder.glob("*.lease")):
-                    left.unlink(missing_ok=True)
-                write_text(folder / "PRIVATE_losses.csv", _loss_table(sized_plan, folder))
-            return {file: digest(file) for file in files}
+        write_text(folder / "PRIVATE_losses.csv", _loss_table(sized_plan, folder))
+        return {file: digest(file) for file in files}
 
     return Teaching(describe, train, foreign_files)
 
@@ -252,9 +241,6 @@ def vote_teachers(
         )
         with stage_bar(len(chunks), "votes", unit="chunk") as bar:
             run_jobs(job, chunks, execution, bar.update)
-        with lease(store.folder / FINISH, wait=True):
-            for left in store.folder.glob("*.lease"):  # by processes that were killed
-                left.unlink(missing_ok=True)
 
     teachers = digest(*(chunk_file(folder, teachers) for teachers in chunks))
     settings = {"votes": form, "absent": away}
@@ -542,8 +528,7 @@ def describe_sizes(sizes: Sequence[int]) -> str:
 
 def _place(execution: Execution) -> str:
     if execution.kind == "serial":
-        together = " and all others that are given this command" if execution.shared else ""
-        return f"this process{together}, {execution.threads} thread(s)"
+        return f"this process, {execution.threads} thread(s)"
     gpus = f", {execution.gpus:g} of a GPU each" if execution.gpus else ""
     return (
         f"{execution.workers} workers by {execution.kind}, {execution.threads} thread(s) each{gpus}"

@@ -1,10 +1,8 @@
 """Processes that are killed or ended: their work goes on, and ends where an unbroken one ends."""
 
-import random
 import shutil
 import signal
 import time
-from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -102,43 +100,3 @@ def test_two_commands_on_one_run_pay_once(unbroken: Path, tmp_path: Path, start:
     assert len(refused.splitlines()) == 1
     assert len(Ledger(root / "ledger.sqlite").entries()) == 1
     assert not (root / ".lock").exists()
-
-
-@pytest.mark.slow
-def test_three_workers_are_killed_fifty_times(tmp_path: Path, start: Start) -> None:
-    """No chunk is lost, and the bits are those of one process that nobody disturbed."""
-    np.savez(tmp_path / "data.npz", **make_arrays())  # type: ignore[arg-type]
-    folder = recipe(tmp_path / "recipe", tmp_path / "data.npz", steps=1500, chunk_size=1)
-    words = [
-        "teachers",
-        "fit",
-        *(f"--config={folder / part}.yaml" for part in ("data", "teachers")),
-    ]
-    alone, together = tmp_path / "alone", tmp_path / "together"
-    assert cli.main([*words, f"--ledger={tmp_path}/alone.sqlite", f"--run={alone}"]) == 0
-    (together / "private").mkdir(parents=True)
-    shutil.copy(alone / "private" / "partition.json", together / "private")
-    words = [*words, f"--ledger={tmp_path}/together.sqlite", f"--run={together}", "--shared=true"]
-    generator = random.Random(0)
-    workers = [start(*words) for _ in range(3)]
-    kills = 0
-    while kills < 50 and not (together / "private" / "teachers" / "teachers_00009.pt").exists():
-        time.sleep(generator.uniform(0.1, 0.6))
-        number = generator.randrange(3)
-        with suppress(ProcessLookupError):  # it is done, or has no group of its own yet
-            workers[number].send(signal.SIGKILL, group=True)
-        assert workers[number].wait() in (-signal.SIGKILL, 0)
-        kills += workers[number].wait() == -signal.SIGKILL
-        workers[number] = start(*words)
-    for worker in workers:
-        assert worker.wait() == 0, worker.err
-    assert kills >= 20  # a fast machine is done before fifty
-    expected, made = (
-        {
-            path.name: path.read_bytes()
-            for path in (root / "private" / "teachers").iterdir()
-            if path.is_file()
-        }
-        for root in (alone, together)
-    )
-    assert made == expected

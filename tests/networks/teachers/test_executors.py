@@ -15,7 +15,6 @@ import torch
 from torch import Tensor
 
 from models import MLP, Linear
-from pate._core.files.writing import lease
 from pate._labeling.teachers import Kind
 from pate._networks.teachers.executors import Report, local_rank
 from pate.data import ArrayFeatures, Records
@@ -111,15 +110,6 @@ class BareJob(ChunkJob):
         self.done(teachers)
 
 
-class LeasedJob(BareJob):
-    """Leaves a file for each chunk, and lets processes work together."""
-
-    def work(self, teachers: range, report: Report) -> None:
-        super().work(teachers, report)
-        (self.folder / str(teachers.start)).touch()
-        report(self.num_steps)
-
-
 def train_and_vote(
     plan: TeacherPlan, execution: Execution, folder: Path
 ) -> tuple[dict[str, bytes], int]:
@@ -139,8 +129,7 @@ def train_and_vote(
         plan=plan, teachers_folder=folder, samples=samples, num_labels=4, store=store
     )
     run_jobs(vote, plan.chunks(), execution, told.append)
-    # a worker that is killed with another one may leave a draft, which the stage clears when all is
-    # done
+    # a worker that is killed with another one may leave a draft, which the next command on the run clears
     files = [
         path
         for path in folder.rglob("*")
@@ -194,18 +183,3 @@ def test_what_is_done_is_not_done_again(tmp_path: Path) -> None:
     run_jobs(BareJob(done.append, tmp_path), chunks, Execution(), told.append)
     assert done == [range(2), range(4, 5)]
     assert sum(told) == 7
-
-
-def test_the_chunk_of_a_process_that_died_is_the_next_to_be_taken(tmp_path: Path) -> None:
-    begun: list[int] = []
-
-    def work(teachers: range) -> None:
-        begun.append(teachers.start)
-        if teachers.start == 4:  # here another process dies in the middle of its chunk
-            other.__exit__(None, None, None)
-
-    other = lease(tmp_path / "2.lease")
-    assert other.__enter__()
-    chunks = [range(start, start + 2) for start in range(0, 12, 2)]
-    run_jobs(LeasedJob(work, tmp_path), chunks, Execution(shared=True), lambda steps: None)
-    assert begun == [0, 4, 2, 6, 8, 10]
