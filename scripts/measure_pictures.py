@@ -63,6 +63,7 @@ from scripts.measure_runs import (
     asked,
     call,
     figures_of,
+    labels_of,
     table,
 )
 from scripts.rivals.contest import arena_of, figures, fit_without_privacy
@@ -70,17 +71,10 @@ from scripts.rivals.contributions import Contributions
 from scripts.rivals.convolutions import NetworkDescent, descend_network
 from scripts.rivals.descent import Descent, descend
 
-TASKS = {
-    "pictures": (0.25, 0.5, 2.0),
-    "mnist": (0.5, 2.0),
-    "rendered": (0.5, 2.0),
-    "posters_32": (0.5, 2.0),
-    "textures": (0.5, 2.0),
-    "small_digits": (0.5, 2.0),
-    "silhouettes": (0.5, 2.0),
-    "shapes": (0.5, 2.0),
-    "scenes": (0.5, 2.0),
-}
+_TASKS = ("mnist", "rendered", "posters_32", "textures", "small_digits")
+TASKS = {"pictures": (0.25, 0.5, 2.0)} | dict.fromkeys(
+    (*_TASKS, "silhouettes", "shapes", "scenes"), (0.5, 2.0)
+)
 RENDERED = 32  # pixels along the side of a face
 STUDENT = "**pate**, convolutional student"
 ON_MAP, NETWORK = "DP-SGD on the same map", "convolutional network by DP-SGD"
@@ -305,12 +299,6 @@ def records_of(name: str, folder: Path) -> dict[str, NDArray[Any]]:
     pictures = every.reshape(-1, 1, 14, 2, 14, 2).mean(axis=(3, 5))[rows]
     split = np.repeat([PRIVATE, PUBLIC, TEST], [20_000, 4_000, 10_000])
     return _pictures(pictures, labels_of(digits[rows]), split)
-
-
-def labels_of(digit: NDArray[Any]) -> NDArray[Any]:
-    """Return thirteen labels ``[N, 13]`` of digits ``[N]``, as those of `measure_runs`."""
-    sets = (digit % 2 == 0, np.isin(digit, (2, 3, 5, 7)), np.isin(digit, (0, 6, 8, 9)))
-    return np.column_stack((np.eye(10)[digit], *sets))
 
 
 def textures(num: int, generator: np.random.Generator) -> Drawn:

@@ -63,27 +63,11 @@ FIGURES = ("accuracy", "mAP", "macro_f1", "macro_f1_at_its_cut")
 TITLES = ("accuracy", "mAP", "macro-F1", "macro-F1 at its cut")
 PRIVATE, PUBLIC, TEST = range(3)
 LABELS = [
-    "Male",
-    "Heavy_Makeup",
-    "Wearing_Lipstick",
-    "No_Beard",
-    "Young",
-    "Attractive",
-    "Smiling",
-    "High_Cheekbones",
-    "Mouth_Slightly_Open",
-    "5_o_Clock_Shadow",
-    "Goatee",
-    "Mustache",
-    "Sideburns",
-    "Gray_Hair",
-    "Chubby",
-    "Double_Chin",
-    "Bags_Under_Eyes",
-    "Big_Nose",
-    "Wearing_Earrings",
-    "Wearing_Necklace",
-]
+    "Male", "Heavy_Makeup", "Wearing_Lipstick", "No_Beard", "Young", "Attractive", "Smiling",
+    "High_Cheekbones", "Mouth_Slightly_Open", "5_o_Clock_Shadow", "Goatee", "Mustache",
+    "Sideburns", "Gray_Hair", "Chubby", "Double_Chin", "Bags_Under_Eyes", "Big_Nose",
+    "Wearing_Earrings", "Wearing_Necklace",
+]  # fmt: skip
 """The attributes of CelebA that are learned from the others."""
 
 
@@ -295,6 +279,12 @@ def arrays_of(
     return shown | {"ids": ids, "split": split.astype(np.int64)}
 
 
+def labels_of(digit: NDArray[Any]) -> NDArray[Any]:
+    """Return thirteen labels ``[N, 13]`` of digits ``[N]``: the ten, even, prime, with a loop."""
+    sets = (digit % 2 == 0, np.isin(digit, (2, 3, 5, 7)), np.isin(digit, (0, 6, 8, 9)))
+    return np.column_stack((np.eye(10)[digit], *sets))
+
+
 def _digits(arrays: np.lib.npyio.NpzFile) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
     pictures = (
         np.concatenate((arrays["x_train"], arrays["x_test"])).reshape(-1, 784).astype(np.float32)
@@ -304,12 +294,7 @@ def _digits(arrays: np.lib.npyio.NpzFile) -> tuple[NDArray[Any], NDArray[Any], N
     split = np.repeat([PRIVATE, PUBLIC, TEST], [50_000, 10_000, 10_000])
     public = pictures[split == PUBLIC]
     components = np.linalg.eigh(np.cov(public.T))[1][:, ::-1][:, :64]
-    sets = (digit % 2 == 0, np.isin(digit, (2, 3, 5, 7)), np.isin(digit, (0, 6, 8, 9)))
-    return (
-        (pictures - public.mean(axis=0)) @ components,
-        np.column_stack((np.eye(10)[digit], *sets)),
-        split,
-    )
+    return (pictures - public.mean(axis=0)) @ components, labels_of(digit), split
 
 
 if __name__ == "__main__":

@@ -6,8 +6,8 @@ r"""Make tables and figures of papers again, and write a page of all that were m
 
 The page of this checkout is written with `--output docs/reproduction`, as by `make reproduce`.
 
-PATE_DATA names the folder of the papers' data. A finding without its data is reported as not
-testable here, and the rest is made. Earlier results of it stay.
+PATE_DATA names the folder of the papers' data. A finding without its data is named, and
+the rest is made. Earlier results of it stay.
 """
 
 from __future__ import annotations
@@ -20,15 +20,12 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from pate._core.files.writing import atomic_write
 from scripts.reproduction import gillenwater, shekelyan, zhu_wang_figures
 from scripts.reproduction.findings import (
-    CLAIMS,
     COMMAND,
     Effort,
     Finding,
     MissingDataError,
-    claims_table,
     keep,
     kept,
     page,
@@ -101,12 +98,10 @@ def main(
         effort = Effort.of_surroundings(full=options.full, seed=options.seed)
     except ValueError as error:
         parser.error(str(error))
-    missing = {}
     for name in () if options.page_only else options.names or makers:
         try:
             _make(name, makers[name], effort, options.output, options.noise)
         except MissingDataError as error:
-            missing[name] = str(error)
             print(
                 f"{name}: not testable here: needs {error} in the folder that PATE_DATA names",
                 file=sys.stderr,
@@ -114,18 +109,11 @@ def main(
     findings = kept(options.output)
     if options.page_only and not findings:
         parser.error(f"Expected findings of {COMMAND}, got folder={options.output}")
-    never_made = {
-        name: file
-        for name, file in missing.items()
-        if name not in {finding.name for finding in findings}
-    }
     options.output.mkdir(parents=True, exist_ok=True)
     path = options.output.with_suffix(".md")
-    path.write_text(page(findings, options.output.name, never_made))
+    path.write_text(page(findings, options.output.name))
     for finding in findings:
         (options.output / f"{finding.name}.md").write_text(section(finding))
-    with atomic_write(options.output / CLAIMS, "w") as file:
-        file.write(claims_table(findings))
     print(path)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import io
 import json
 import math
 import os
@@ -265,16 +264,13 @@ def _short(value: str | int | float) -> str | int | float:
 
 FORMS = ("quick", "full")
 COMMAND = "python -m scripts.reproduction"
-CLAIMS = "claims.csv"
-"""The table of all claims, in the folder of the findings."""
 
 _HEAD = """# Papers reproduced
 
 Tables, figures and statements of the papers that this package builds on or compares with, made again by `make
 reproduce`, which also writes this page: no number under "here" is typed by hand.
 
-{counts} They are all in [{claims}]({folder}/{claims}); here are the chief ones, each with a link to a page on the
-method and all claims with their reasons.
+{counts} Here are the chief ones, each with a link to a page on the method and all claims with their reasons.
 """
 
 _READING = """\
@@ -292,13 +288,12 @@ may draw otherwise: each file states how far the numbers of another seed are, an
 """
 
 
-def page(findings: Sequence[Kept], folder: str, missing: Mapping[str, str] | None = None) -> str:
+def page(findings: Sequence[Kept], folder: str) -> str:
     """Return the page in Markdown.
 
     Args:
         findings: sorted by paper.
         folder: the folder of their files, relative to the page.
-        missing: findings that were never made, by name, and the file that each of them needs.
     """
     verdicts = Counter(claim.verdict for finding in findings for claim in finding.claims)
     numbers = ", ".join(
@@ -306,31 +301,18 @@ def page(findings: Sequence[Kept], folder: str, missing: Mapping[str, str] | Non
     )
     counts = f"Verdicts on all claims: {numbers}." if numbers else "Nothing is made yet."
     parts = [
-        _HEAD.format(counts=counts, claims=CLAIMS, folder=folder),
-        _headlines(findings, folder, missing or {}),
+        _HEAD.format(counts=counts),
+        _headlines(findings, folder),
         _READING.format(folder=folder),
     ]
     return "\n".join([*parts, "## Runs\n", _runs(findings, folder)])
-
-
-def claims_table(findings: Sequence[Kept]) -> str:
-    """Return all claims as CSV."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(("paper", "finding", "where", "published", "here", "verdict", "reason", "why"))
-    for finding in findings:
-        for claim in finding.claims:
-            writer.writerow(
-                (finding.paper, finding.name, *_words(claim), str(claim.reason), claim.why)
-            )
-    return text.getvalue()
 
 
 def _words(claim: Claim) -> tuple[str, str, str, str]:
     return claim.where, claim.published, claim.ours, str(claim.verdict)
 
 
-def _headlines(findings: Sequence[Kept], folder: str, missing: Mapping[str, str]) -> str:
+def _headlines(findings: Sequence[Kept], folder: str) -> str:
     lines = ["| claim | published | here | verdict |", "| --- | --- | --- | --- |"]
     for finding in findings:
         authors = _authors(finding.paper)
@@ -340,8 +322,6 @@ def _headlines(findings: Sequence[Kept], folder: str, missing: Mapping[str, str]
                 lines.append(
                     f"| {authors}: [{where}]({folder}/{finding.name}.md) | {' | '.join(words)} | **{verdict}** |"
                 )
-    for name, file in missing.items():
-        lines.append(f"| `{name}` | | | **{Verdict.UNTESTABLE}**: needs `{file}` |")
     return "\n".join(lines) + "\n"
 
 

@@ -29,18 +29,8 @@ def statements(effort: Effort) -> Finding:
     """Compute the statements of the text on losses, laws and bounds."""
     claims: list[Claim] = []
     rows: list[Row] = []
-    states = (
-        leaps,
-        peeling_leaps,
-        expected_leaps,
-        bounds,
-        single_bound,
-        gammas,
-        weights,
-        laws,
-        example,
-    )
-    for state in states:
+    states = (leaps, peeling_leaps, expected_leaps, bounds, single_bound, gammas, weights, laws)
+    for state in (*states, example):
         claim, values = state()
         claims.append(claim)
         rows += [
