@@ -18,7 +18,6 @@ import numpy as np
 from scipy.special import gammaln, log_ndtr, ndtr
 
 from pate import VoteShape
-from pate._core.accounting.accountant import Conversion
 from pate._core.validation import (
     FloatArray,
     IntArray,
@@ -28,7 +27,7 @@ from pate._core.validation import (
     require_positive,
     stage_bar,
 )
-from pate.accounting import NeighboringRelation, epsilon_of
+from pate.accounting import NeighboringRelation, RDPAccountant, epsilon_of
 from pate.aggregators import Aggregator, StableTopK
 from scripts.reproduction.findings import Claim, Effort, Finding, Reason, Row
 from scripts.reproduction.zhu_wang_figures import PAPER
@@ -309,10 +308,17 @@ def released(allow_empty: bool = False) -> dict[str, Aggregator]:
     return {"StableTopK, Gaussian gaps": gaussian, "StableTopK, Gumbel gaps": gumbel}
 
 
-def epsilon(aggregator: Aggregator, relation: NeighboringRelation, conversion: Conversion) -> float:
+def epsilon(aggregator: Aggregator, relation: NeighboringRelation) -> float:
     """Return the cost of all queries."""
     event = aggregator.event(PANEL, relation)
-    return epsilon_of(event, count=NUM_QUERIES, delta=DELTA, conversion=conversion)
+    return epsilon_of(event, count=NUM_QUERIES, delta=DELTA)
+
+
+def classic_epsilon(aggregator: Aggregator, relation: NeighboringRelation) -> float:
+    """Return the same by the conversion of Mironov (2017), Proposition 3."""
+    total = RDPAccountant(relation=relation).compose(aggregator.event(PANEL, relation), NUM_QUERIES)
+    left = (DELTA - total.delta0) / (1 - total.delta0)
+    return float((total.rdp - np.log(left) / (total.orders - 1)).min())
 
 
 class Numbers(NamedTuple):
@@ -351,14 +357,12 @@ def _accountings() -> dict[tuple[str, str, NeighboringRelation], float]:
         (gaussian, "a / (2 s1^2) + a / (2 s2^2), delta 4e-7", ADD): implied(DELTA_LEFT),
         (gaussian, "Corollary 9 as printed", ADD): corollary_9(DELTA_LEFT),
     }
-    conversions: dict[str, Conversion] = {"classic conversion": "classic", "tightest": "tightest"}
+    conversions = {"classic conversion": classic_epsilon, "tightest": epsilon}
     for relation in NeighboringRelation:
         for name, aggregator in released().items():
             for words, conversion in conversions.items():
                 theorem = "smaller of two bounds" if name == gaussian else "bounded range"
-                epsilons[name, f"{theorem}, {words}", relation] = epsilon(
-                    aggregator, relation, conversion
-                )
+                epsilons[name, f"{theorem}, {words}", relation] = conversion(aggregator, relation)
     return epsilons
 
 

@@ -128,7 +128,7 @@ def gaps_of_theorem_20(target: float, delta: float, beta: float) -> dict[str, tu
 
 def _corollary_9_claim() -> Claim:
     aggregator = next(iter(released().values()))
-    ours, ours_replace = (epsilon(aggregator, relation, "tightest") for relation in (ADD, REPLACE))
+    ours, ours_replace = (epsilon(aggregator, relation) for relation in (ADD, REPLACE))
     noise = GapNoise(choice=SIGMA_GAP, test=SIGMA_TEST, delta_test=DELTA_TEST)
     pairs = [
         Pair(up=up, down=down, wide_up=400, wide_down=400, noise=noise)
@@ -159,7 +159,7 @@ def _corollary_9_claim() -> Claim:
 
 
 def _gumbel_claim() -> Claim:
-    gaussian, gumbel = (epsilon(aggregator, ADD, "tightest") for aggregator in released().values())
+    gaussian, gumbel = (epsilon(aggregator, ADD) for aggregator in released().values())
     laplace = epsilon(
         StableTopK(
             scale_gap=SIGMA_GAP / math.sqrt(2),
@@ -169,7 +169,6 @@ def _gumbel_claim() -> Claim:
             noise_law="laplace",
         ),
         ADD,
-        "tightest",
     )
     return Claim(
         where="section 3.1, noise of the choice",

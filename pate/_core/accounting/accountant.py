@@ -16,7 +16,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cache
-from typing import Any, ClassVar, Literal, NamedTuple, get_args
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -36,7 +36,7 @@ from pate._core.accounting.cost import (
     many_bits_mu_squared,
     remaining_delta,
 )
-from pate._core.accounting.events import BoundedRangeEvent, FailureEvent, GaussianEvent, PureDPEvent
+from pate._core.accounting.events import BoundedRangeEvent, FailureEvent, PureDPEvent
 from pate._core.validation import (
     FloatArray,
     IntArray,
@@ -148,15 +148,7 @@ class Accountant(ABC):
 
 
 class RenyiAccountant(Accountant):
-    """Converts the sum of curves at its best order.
-
-    Args:
-        conversion: ``"optimal"``, by Canonne, Kamath & Steinke (2020), Proposition 12, or
-            ``"classic"``, by Mironov (2017), Proposition 3, to reproduce published figures.
-    """
-
-    def __init__(self, conversion: Literal["optimal", "classic"] = "optimal") -> None:
-        self._conversion: Literal["optimal", "classic"] = conversion
+    """Converts the sum of curves at its best order (`conversion_overhead`)."""
 
     def supports(self, event: Event) -> bool:
         return bool(np.isfinite(event.cost().rdp).any())
@@ -165,7 +157,7 @@ class RenyiAccountant(Accountant):
         self, composed: Composed, *, delta: float, below: float = math.inf
     ) -> Guarantee | None:
         cost, orders = composed.cost, composed.orders
-        epsilons = convert(cost, orders, delta=delta, conversion=self._conversion)
+        epsilons = convert(cost, orders, delta=delta)
         best = int(np.argmin(epsilons))
         epsilon = float(epsilons[best])
         if not epsilon < below:
@@ -175,9 +167,7 @@ class RenyiAccountant(Accountant):
     def get_delta(self, composed: Composed, epsilon: float) -> float:
         orders, cost = composed.orders, composed.cost
         far = orders - 1
-        exponent = far * (cost.rdp - epsilon)
-        if self._conversion == "optimal":
-            exponent = exponent + far * np.log1p(-1 / orders) - np.log(orders)
+        exponent = far * (cost.rdp - epsilon) + far * np.log1p(-1 / orders) - np.log(orders)
         # delta0 + (1 - delta0) delta, where either may be far smaller than the other
         log_delta = min(float(exponent.min()), 0.0)
         return min(1.0, cost.delta0 + math.exp(cost.log_survival + log_delta))
@@ -187,17 +177,9 @@ class GaussianAccountant(Accountant):
     """Sums the ``mu^2`` of Gaussian mechanisms that dominate the events one by one.
 
     Its trade-off is exact (Balle & Wang (2018), Theorem 8) if all events are Gaussian.
-
-    Args:
-        exact: whether it supports Gaussian events only.
     """
 
-    def __init__(self, *, exact: bool = False) -> None:
-        self._exact = exact
-
     def supports(self, event: Event) -> bool:
-        if self._exact:
-            return isinstance(event, GaussianEvent)
         return event.cost().mu_squared < math.inf
 
     def _dominating(self, composed: Composed) -> tuple[float, float, dict[str, float]]:
@@ -298,28 +280,11 @@ TIGHTEST: tuple[Accountant, ...] = (
     OrderedAccountant(),
 )
 """The accountants of a total: each is told the smallest epsilon that those before it prove."""
-Conversion = Literal["tightest", "optimal", "classic", "exact"]
-CONVERSIONS: tuple[Conversion, ...] = get_args(Conversion)
-_BY_ONE: Mapping[str, Accountant] = {
-    "optimal": RenyiAccountant(),
-    "classic": RenyiAccountant("classic"),
-    "exact": GaussianAccountant(exact=True),
-}
-
 _BY_ORDER = (RenyiAccountant(),)
 
 
 class RDPAccountant:
     """Adds up costs of events under one neighboring relation and states them as (epsilon, delta).
-
-    Conversions:
-
-    - ``"tightest"``: the best proof known, as in `guarantee`.
-    - ``"optimal"``: the Renyi curve only, by Canonne, Kamath & Steinke (2020), Proposition 12.
-    - ``"classic"``: the Renyi curve only, by Mironov (2017), Proposition 3, to reproduce published
-      figures.
-    - ``"exact"``: the trade-off of composed Gaussian mechanisms (Balle & Wang (2018)), for Gaussian
-      events only.
 
     >>> relation = NeighboringRelation.REPLACE_RECORD
     >>> votes = GaussianEvent(neighboring_relation=relation, noise_multiplier=20.0)
@@ -425,15 +390,12 @@ class RDPAccountant:
             )
         return tightest
 
-    def get_epsilon(self, *, delta: float, conversion: Conversion = "tightest") -> float:
-        """Return the smallest epsilon at ``delta`` that the conversion proves of the sum.
+    def get_epsilon(self, *, delta: float) -> float:
+        """Return the smallest proven epsilon at ``delta``. Infinite if ``delta <= delta0``."""
+        return self.guarantee(delta=delta, by=TIGHTEST).epsilon
 
-        Infinite if ``delta <= delta0``.
-        """
-        return self.guarantee(delta=delta, by=self._accountants(conversion)).epsilon
-
-    def get_delta(self, epsilon: float, *, conversion: Conversion = "tightest") -> float:
-        """Return the smallest delta at ``epsilon``, at most 1, that the conversion proves.
+    def get_delta(self, epsilon: float) -> float:
+        """Return the smallest proven delta at ``epsilon``, at most 1.
 
         >>> relation = NeighboringRelation.REPLACE_RECORD
         >>> accountant = RDPAccountant(relation=relation)
@@ -442,26 +404,9 @@ class RDPAccountant:
         '9.4e-06'
         """
         require(not math.isnan(epsilon) and epsilon >= 0, "epsilon >= 0", epsilon=epsilon)
-        by = self._accountants(conversion)
         if not self._batches:
             return 0.0
-        return min(1.0, *(each.get_delta(self._composed(), epsilon) for each in by))
-
-    def unsupported(self, conversion: Conversion) -> list[str]:
-        """Return the names of the kinds of events that a conversion has no figure for."""
-        if conversion == "tightest":
-            return []
-        require(
-            conversion in _BY_ONE,
-            f"conversion among {', '.join(CONVERSIONS)}",
-            conversion=conversion,
-        )
-        return _BY_ONE[conversion].unsupported(event for event, n in self.events if n)
-
-    def _accountants(self, conversion: Conversion) -> Sequence[Accountant]:
-        unknown = self.unsupported(conversion)
-        require(not unknown, f"events with a figure by the {conversion} conversion", events=unknown)
-        return TIGHTEST if conversion == "tightest" else (_BY_ONE[conversion],)
+        return min(1.0, *(each.get_delta(self._composed(), epsilon) for each in TIGHTEST))
 
     def _composed(self) -> Composed:
         return Composed(self._batches, self._cost, self.orders, self.in_order)
@@ -569,7 +514,6 @@ def epsilon_of(
     *,
     count: int,
     delta: float,
-    conversion: Conversion = "tightest",
     orders: FloatArray = DEFAULT_ORDERS,
 ) -> float:
     """Return epsilon at ``delta`` of ``count`` repetitions of ``event``, under its own relation.
@@ -588,7 +532,7 @@ def epsilon_of(
     return (
         RDPAccountant(relation=event.neighboring_relation, orders=orders)
         .compose(event, count)
-        .get_epsilon(delta=delta, conversion=conversion)
+        .get_epsilon(delta=delta)
     )
 
 

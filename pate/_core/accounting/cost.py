@@ -32,7 +32,7 @@ from collections.abc import Callable, Mapping
 from decimal import ROUND_CEILING, Context, Decimal
 from enum import StrEnum
 from functools import lru_cache
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import erfcx, log_ndtr, ndtr
@@ -332,31 +332,21 @@ def _fall(x: FloatArray) -> FloatArray:
     return np.asarray(np.where(x > 12, series, direct), dtype=np.float64)
 
 
-def convert(
-    cost: Cost,
-    orders: FloatArray,
-    *,
-    delta: float,
-    conversion: Literal["optimal", "classic"] = "optimal",
-) -> FloatArray:
+def convert(cost: Cost, orders: FloatArray, *, delta: float) -> FloatArray:
     """Return the epsilons ``[K]`` at ``delta`` by the curve of ``cost`` on ``orders`` ``[K]``."""
     rest = remaining_delta(delta, cost.log_survival)
     if rest <= 0:
         return np.full(orders.shape, np.inf)
-    return np.maximum(cost.rdp + conversion_overhead(orders, rest, conversion), 0.0)
+    return np.maximum(cost.rdp + conversion_overhead(orders, rest), 0.0)
 
 
-def conversion_overhead(
-    orders: FloatArray,
-    delta: float | FloatArray,
-    conversion: Literal["optimal", "classic"] = "optimal",
-) -> FloatArray:
-    """Return the overhead of the conversion to ``delta`` (broadcast) at ``orders`` ``[K]``."""
-    far = orders - 1
-    if conversion == "classic":
-        return np.asarray(-np.log(delta) / far, dtype=np.float64)
+def conversion_overhead(orders: FloatArray, delta: float | FloatArray) -> FloatArray:
+    """Return the overhead of the conversion to ``delta`` (broadcast) at ``orders`` ``[K]``.
+
+    It is Proposition 12 of Canonne, Kamath & Steinke (2020).
+    """
     return np.asarray(
-        np.log1p(-1 / orders) - (np.log(delta) + np.log(orders)) / far, dtype=np.float64
+        np.log1p(-1 / orders) - (np.log(delta) + np.log(orders)) / (orders - 1), dtype=np.float64
     )
 
 

@@ -18,7 +18,6 @@ import numpy as np
 import yaml
 
 from pate._core.accounting.accountant import (
-    CONVERSIONS,
     Accountant,
     Composed,
     Guarantee,
@@ -58,7 +57,6 @@ from pate._labeling.commands.parsing import run_command
 from pate._labeling.release.label_settings import complete_aggregator, scale_to_target
 from pate._labeling.votes.kinds import VoteShape
 
-_EPSILONS = (*CONVERSIONS, "autodp")
 _LONGEST = 60  # characters of a reason
 _LIKELY = 0.9  # how often teachers who all agree should be answered
 
@@ -85,11 +83,9 @@ def account(
         target_epsilon: the largest epsilon of all queries together. None for noise as it is given.
 
     Returns:
-        For each relation: the ``tightest`` epsilon, as in statements; epsilon of the curve by the
-        ``optimal`` and the ``classic`` conversion; the ``exact`` epsilon if all events are
-        Gaussian, else None; epsilon from ``autodp`` by its own curves, None where it has none.
-        ``delta0`` is the part of delta that is spent on failures, such as failures of stability
-        tests.
+        For each relation: ``epsilon`` as in statements; epsilon from ``autodp`` by its own curves,
+        None where it has none. ``delta0`` is the part of delta that is spent on failures, such as
+        failures of stability tests.
 
     Raises:
         ValueError: on parameters out of range, or if no noise meets the target.
@@ -122,7 +118,7 @@ def account(
         *_table(costs),
         *(f"    autodp {reason}, and gives no second opinion." for reason in refusals if reason),
     ]
-    meaning = explain_epsilon(costs[aggregator.neighboring_relation.value]["tightest"])
+    meaning = explain_epsilon(costs[aggregator.neighboring_relation.value]["epsilon"])
     lines += [] if meaning is None else [meaning]
     answered = aggregator.max_answer_probability(shape)
     if answered < _LIKELY:
@@ -143,13 +139,9 @@ def account(
 
 
 def _cost(total: RDPAccountant, event: Event, delta: float) -> tuple[dict[str, float | None], str]:
-    """Return all epsilons of a sum of one event, and why autodp has none."""
-    row: dict[str, float | None] = {
-        name: None if total.unsupported(name) else total.get_epsilon(delta=delta, conversion=name)
-        for name in CONVERSIONS
-    }
+    """Return both epsilons of a sum of one event, and why autodp has none."""
+    row = {"epsilon": total.get_epsilon(delta=delta), "autodp": None, "delta0": total.delta0}
     peer, reason = AutodpAccountant(), ""
-    row["autodp"], row["delta0"] = None, total.delta0
     if find_spec("autodp") is None:
         reason = "is not installed"
     elif unknown := peer.unsupported([event]):
@@ -164,12 +156,11 @@ def _cost(total: RDPAccountant, event: Event, delta: float) -> tuple[dict[str, f
 
 
 def _table(costs: Mapping[str, Mapping[str, float | None]]) -> list[str]:
-    rows: list[tuple[str, ...]] = [("    relation", *_EPSILONS, "delta0")]
+    rows = [("    relation", "epsilon", "autodp", "delta0")]
     for relation, row in costs.items():
-        epsilons = (
-            "-" if row[name] is None else format_epsilon(row[name], 4) for name in _EPSILONS
-        )
-        rows.append((f"    {relation}", *epsilons, f"{row['delta0']:.3g}"))
+        peer = "-" if row["autodp"] is None else format_epsilon(row["autodp"], 4)
+        ours = format_epsilon(row["epsilon"], 4)
+        rows.append((f"    {relation}", ours, peer, f"{row['delta0']:.3g}"))
     return text_table(rows)
 
 

@@ -6,9 +6,10 @@ from typing import Any
 import mpmath as mp
 import pytest
 
-from pate._core.accounting.accountant import RenyiAccountant
+from pate._core.accounting.accountant import GaussianAccountant, RenyiAccountant
 from pate._core.accounting.cost import gaussian_delta
 from pate.accounting import (
+    Accountant,
     BoundedRangeEvent,
     ComposedEvent,
     Event,
@@ -70,17 +71,15 @@ def test_conversion_is_the_minimum_over_orders(delta: float, counts: int) -> Non
     total = accountant((gaussian(12.0), counts), (pure(0.05), counts))
     by_hand = oracles.epsilon_of_curve(total.rdp.tolist(), total.orders.tolist(), delta)
     found = total.guarantee(delta=delta, by=[RenyiAccountant()])
-    epsilon = found.epsilon
-    assert epsilon == pytest.approx(by_hand, rel=1e-12) and found.order in total.orders
-    assert epsilon < total.get_epsilon(delta=delta, conversion="classic") or by_hand == 0
+    assert found.epsilon == pytest.approx(by_hand, rel=1e-12) and found.order in total.orders
 
 
-@pytest.mark.parametrize("conversion", ["tightest", "optimal", "classic", "exact"])
-def test_delta_and_epsilon_are_inverse(conversion: Any) -> None:
+@pytest.mark.parametrize("by", [RenyiAccountant(), GaussianAccountant()])
+def test_delta_and_epsilon_are_inverse(by: Accountant) -> None:
     total = accountant((gaussian(20.0), 300))
     for delta in (1e-12, 1e-6, 1e-3):
-        epsilon = total.get_epsilon(delta=delta, conversion=conversion)
-        assert total.get_delta(epsilon, conversion=conversion) == pytest.approx(delta, rel=1e-6)
+        epsilon = total.guarantee(delta=delta, by=[by]).epsilon
+        assert by.get_delta(total._composed(), epsilon) == pytest.approx(delta, rel=1e-6)
 
 
 def test_delta_of_an_infinite_or_impossible_epsilon() -> None:
@@ -91,9 +90,8 @@ def test_delta_of_an_infinite_or_impossible_epsilon() -> None:
     assert accountant((gaussian(1e-3), 1)).get_delta(0.0) <= 1
     assert accountant().get_delta(0.0) == 0
     for wrong in (-0.1, math.nan):
-        for conversion in ("tightest", "optimal", "classic"):
-            with pytest.raises(ValueError, match="Expected epsilon >= 0, got"):
-                total.get_delta(wrong, conversion=conversion)
+        with pytest.raises(ValueError, match="Expected epsilon >= 0, got"):
+            total.get_delta(wrong)
 
 
 # delta0
@@ -132,7 +130,7 @@ def test_the_tighter_of_curve_and_gaussian_is_stated() -> None:
     )
     rest = (1e-6 - gaussians.delta0) / (1 - gaussians.delta0)
     assert found.epsilon == gaussian_epsilon(rest, math.sqrt(gaussians.cost.mu_squared))
-    assert found.epsilon < gaussians.get_epsilon(delta=1e-6, conversion="optimal")
+    assert found.epsilon < gaussians.guarantee(delta=1e-6, by=[RenyiAccountant()]).epsilon
     # a Gaussian that dominates a bounded-range choice costs pi / 2 of its curve: the curve is the
     # tighter one
     ranges = (0.1, *[0.1 + 1e-9] * 9)  # which differ, so that they are no equal rounds
@@ -191,7 +189,7 @@ def test_nothing_costs_nothing() -> None:
     assert total.events == () and total.get_epsilon(delta=1e-6) == 0 and total.get_delta(0.0) == 0
     assert total.compose([], []).events == ()
     unbounded = accountant((FailureEvent(delta=0.1, neighboring_relation=REPLACE), 1))
-    assert unbounded.get_epsilon(delta=0.01, conversion="optimal") == math.inf
+    assert unbounded.get_epsilon(delta=0.01) == math.inf
 
 
 # the exact epsilon of Gaussian mechanisms
@@ -211,12 +209,10 @@ def test_exact_epsilon_of_a_composition() -> None:
     total = accountant((gaussian(30.0), 400), (RepeatedEvent(event=gaussian(5.0), count=2), 3))
     mu = math.sqrt(400 / 900 + 6 / 25)
     with mp.workdps(40):
-        assert total.get_epsilon(delta=1e-6, conversion="exact") == pytest.approx(
-            float(oracles.gaussian_epsilon(1e-6, mu))
-        )
-    exact, optimal = (total.get_epsilon(delta=1e-6, conversion=c) for c in ("exact", "optimal"))
-    assert exact < optimal < 1.1 * exact
-    assert accountant().get_epsilon(delta=1e-6, conversion="exact") == 0
+        exact = float(oracles.gaussian_epsilon(1e-6, mu))
+    assert total.get_epsilon(delta=1e-6) == pytest.approx(exact)
+    by_curve = total.guarantee(delta=1e-6, by=[RenyiAccountant()]).epsilon
+    assert exact < by_curve < 1.1 * exact
 
 
 # peers
@@ -243,6 +239,5 @@ def test_epsilon_is_never_below_the_privacy_loss_distribution(noise: float, coun
     ]
     for delta in (1e-8, 1e-5):
         above, below = (each.get_epsilon_for_delta(delta) for each in distributions)
-        assert total.get_epsilon(delta=delta, conversion="optimal") >= above
-        assert total.get_epsilon(delta=delta) == total.get_epsilon(delta=delta, conversion="exact")
-        assert below <= total.get_epsilon(delta=delta, conversion="exact") <= above
+        assert total.guarantee(delta=delta, by=[RenyiAccountant()]).epsilon >= above
+        assert below <= total.get_epsilon(delta=delta) <= above

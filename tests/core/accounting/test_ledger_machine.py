@@ -17,6 +17,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from pate._core.accounting import ledger as _ledger
+from pate._core.accounting.accountant import RenyiAccountant
 from pate._core.accounting.charges import Events, account
 from pate._core.accounting.cost import gaussian_delta
 from pate.accounting import (
@@ -141,7 +142,9 @@ class LedgerMachine(RuleBasedStateMachine):
                 np.log1p(-1 / DEFAULT_ORDERS) - (math.log(1e-6) + np.log(DEFAULT_ORDERS)) / far
             )
             epsilon = max(0.0, float((share * total * DEFAULT_ORDERS / 2 + overhead).min()))
-            by_curve = account(charges, relation).get_epsilon(delta=1e-6, conversion="optimal")
+            by_curve = (
+                account(charges, relation).guarantee(delta=1e-6, by=[RenyiAccountant()]).epsilon
+            )
             assert by_curve == pytest.approx(epsilon, rel=1e-9)
 
     @precondition(lambda self: self.budget is not None)

@@ -33,10 +33,6 @@ TEST = stable_top_k(REPLACE, scale_gap=39, sigma=60, delta_test=1e-9)
 UNKNOWN: list[tuple[Accountant, list[str]]] = [
     (RenyiAccountant(), []),
     (GaussianAccountant(), ["RenyiCurveEvent"]),
-    (
-        GaussianAccountant(exact=True),
-        ["RenyiCurveEvent", "BoundedRangeEvent", "StabilityTestEvent", "PureDPEvent"],
-    ),
     (ManyBitsAccountant(), ["RenyiCurveEvent"]),
     (EqualRoundsAccountant(), ["RenyiCurveEvent", "StabilityTestEvent", "GaussianEvent"]),
     (OrderedAccountant(), ["RenyiCurveEvent"]),
