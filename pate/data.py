@@ -35,10 +35,8 @@ if TYPE_CHECKING:
     )
     from pate._networks.datasets import (
         FrozenBackbone as FrozenBackbone,
-        HuggingFace as HuggingFace,
         Keys as Keys,
         LightningData as LightningData,
-        PictureTransforms as PictureTransforms,
         TorchDatasets as TorchDatasets,
     )
 else:

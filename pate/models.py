@@ -12,7 +12,6 @@ if TYPE_CHECKING:
         Backbone as Backbone,
         ConvNet as ConvNet,
         Linear as Linear,
-        ResNet8 as ResNet8,
         ResNet50 as ResNet50,
         SmallCNN as SmallCNN,
     )

@@ -11,10 +11,8 @@ if TYPE_CHECKING:
     )
     from pate._networks.teachers.executors import ChunkJob as ChunkJob, run_jobs as run_jobs
     from pate._networks.teachers.plan import (
-        AsymmetricLoss as AsymmetricLoss,
         BinaryCrossEntropy as BinaryCrossEntropy,
         EntryLoss as EntryLoss,
-        FocalLoss as FocalLoss,
         PartitionedRecords as PartitionedRecords,
         TeacherPlan as TeacherPlan,
     )

@@ -1,8 +1,7 @@
 """Data sets of other packages as sources, and public maps that compute by torch.
 
 First data sets of torch and Hugging Face, and data modules of Lightning; then a frozen network with
-weights from files, and transforms. All import torch late, so that data without them start without
-it.
+weights from files. All import torch late, so that data without them start without it.
 """
 
 from __future__ import annotations
@@ -27,15 +26,12 @@ from pate._core.validation import (
     expecting,
     require,
     require_count,
-    require_given,
     require_label_names,
 )
 from pate._labeling.data.pictures import Pictures, center_crop, contents_of
 from pate._labeling.data.records import (
-    ArrayFeatures,
     FeatureMap,
     Features,
-    MappedFeatures,
     Records,
     Role,
     UnknownLabels,
@@ -52,10 +48,6 @@ if TYPE_CHECKING:
 
 Key = int | str
 """A position in a tuple, a key of a mapping, or the name of a column of the data set."""
-
-
-# in the order of the roles
-_SPLITS = ("private", "public", "test"), ("train", "validation", "test")
 
 
 class Items(Protocol):
@@ -278,9 +270,10 @@ def _features_of(items: Items, keys: Keys, public: Items, private: bool) -> Feat
 
 
 class TorchDatasets(_Datasets):
-    """Map-style data sets of torch, one for each role, with tuples or mappings as items.
+    """Map-style data sets, one for each role, with tuples or mappings as items.
 
-    An item must be the same whenever it is read: transforms that draw something belong to training
+    They are of torch, or splits of Hugging Face by ``load_dataset``, whose columns `Keys` name. An
+    item must be the same whenever it is read: transforms that draw something belong to training
     (``augment``).
 
     >>> from torch import tensor
@@ -316,65 +309,6 @@ class TorchDatasets(_Datasets):
     ) -> None:
         super().__init__(label_names, keys or Keys(), ledger, features)
         self._datasets = {Role.PRIVATE: private, Role.PUBLIC: public, Role.TEST: test}
-
-
-class HuggingFace(_Datasets):
-    """Data sets of Hugging Face, such as splits from ``load_dataset`` or ``load_from_disk``.
-
-    Nothing of that package is imported: whatever has ``column_names``, a length and items by number
-    will do.
-
-    Args:
-        splits: the data set of each role, ``private``, ``public`` and ``test``; or ``train``,
-            ``validation`` and ``test``, where training is on private records and validation has the
-            public ones.
-        keys: the columns of features, labels, ids and groups.
-        label_names: names of the labels. None where ``keys.labels`` are columns, or one column that
-            names its classes.
-        ledger: the ledger of these data, shared by all runs on them. None if each run counts for
-            itself.
-        features: a public map of the features.
-    """
-
-    def __init__(
-        self,
-        splits: Mapping[str, Any],
-        keys: Keys,
-        *,
-        label_names: Sequence[str] | None = None,
-        ledger: Path | str | None = None,
-        features: FeatureMap | None = None,
-    ) -> None:
-        usual = require_given(
-            next((names for names in _SPLITS if set(names) <= set(splits)), None),
-            "splits named private, public and test, or train, validation and test",
-            splits=list(splits),
-        )
-        datasets = {role: splits[name] for role, name in zip(Role, usual, strict=True)}
-        names = (
-            keys.labels if label_names is None and isinstance(keys.labels, list) else label_names
-        )
-        if names is None and isinstance(keys.labels, str):
-            columns = getattr(datasets[Role.PUBLIC], "features", None) or {}
-            names = getattr(columns.get(keys.labels), "names", None)
-        names = require_given(
-            names, "label_names, or the names of columns as keys.labels", labels=keys.labels
-        )
-        for role in Role:
-            columns = list(getattr(datasets[role], "column_names", []))
-            labels = keys.labels if isinstance(keys.labels, list) else [keys.labels]
-            unknown = [
-                key
-                for key in (keys.features, *labels, keys.ids, keys.groups)
-                if key is not None and key not in columns
-            ]
-            require(
-                not unknown,
-                f"columns among {', '.join(columns)} of the {role.value} split",
-                unknown=unknown,
-            )
-        super().__init__(names, keys, ledger, features)
-        self._datasets = datasets
 
 
 class LightningData(_Datasets):
@@ -580,73 +514,3 @@ class FrozenBackbone(FeatureMap):
         ]
         own = [inspect.getsource(type(self)), str(self.batch_size), repr(self._network)]
         return digest(*own, *code, *weights, *contents_of(features))
-
-
-_TRIALS = 8
-
-
-class PictureTransforms(FeatureMap):
-    """Transforms of each picture by itself, the same for teachers and student, whenever it is read.
-
-    Nothing is fitted, and nothing may be drawn: random transforms belong into ``augment`` of
-    teachers and student.
-
-    >>> from torchvision.transforms import v2
-    >>> gray = PictureTransforms([v2.Grayscale()])
-
-    Args:
-        transforms: for example of ``torchvision.transforms.v2``, applied one after the other to
-            float32 pictures ``[channels, height, width]`` in [0, 1].
-
-    Raises:
-        ValueError: without transforms.
-    """
-
-    def __init__(self, transforms: list[nn.Module]) -> None:
-        require(transforms, "at least one transform", transforms=transforms)
-        self.transforms = transforms
-        self._tried = False
-
-    def fit(self, public: Features) -> PictureTransforms:
-        """Try the transforms on the first public picture.
-
-        Raises ``ValueError`` if two trials differ.
-        """
-        if not self._tried:
-            first, *others = [self._try(public, seed) for seed in range(_TRIALS)]
-            require(
-                all(np.array_equal(first, other) for other in others),
-                "transforms that draw nothing; those that do are for `augment`",
-                transforms=[type(transform).__name__ for transform in self.transforms],
-            )
-            self._tried = True
-        return self
-
-    def transform(self, features: Features) -> Features:
-        """Return the features ``[N, ...]`` that are transformed when they are read."""
-        return _Transformed(self, features)
-
-    def _try(self, public: Features, seed: int) -> Float32Array:
-        import torch
-
-        with torch.random.fork_rng(devices=[]):
-            torch.default_generator.manual_seed(seed)
-            return self.transform(public)[np.array([0])]
-
-
-class _Transformed(MappedFeatures):
-    _map: PictureTransforms
-
-    def select(self, rows: IntArray) -> _Transformed:
-        return _Transformed(self._map, self._raw.select(rows))
-
-    def _mapped(self, rows: IntArray) -> Features:
-        import torch
-
-        if not rows.size:
-            return ArrayFeatures(np.empty((0, *self.shape[1:]), dtype=np.float32))
-        pictures = list(torch.from_numpy(self._raw[rows]))
-        with torch.no_grad():
-            for transform in self._map.transforms:
-                pictures = [transform(picture) for picture in pictures]
-        return ArrayFeatures(np.stack([picture.numpy() for picture in pictures]))

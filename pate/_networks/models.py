@@ -1,4 +1,4 @@
-"""Networks: linear and MLP heads, small CNNs, a small ResNet and torchvision's ResNet-50.
+"""Networks: linear and MLP heads, small CNNs, and torchvision's ResNet-50.
 
 A `Backbone` is a network of timm or torchvision with features in place of logits.
 """
@@ -137,55 +137,6 @@ class ConvNet(nn.Sequential):
 
 
 _SMALL = 8  # pixels along a side before the last layer
-
-
-class ResNet8(nn.Sequential):
-    """Eight layers with GroupNorm: a convolution, three residual blocks, one linear layer.
-
-    The second and the third block double the width.
-
-    >>> import torch
-    >>> ResNet8((3, 16, 16), 4)(torch.zeros(2, 3, 16, 16)).shape
-    torch.Size([2, 4])
-
-    Args:
-        input_shape: ``(channels, height, width)``.
-        num_labels: number of labels.
-        width: channels of the first block, a multiple of ``groups``.
-        groups: groups of each GroupNorm.
-    """
-
-    def __init__(
-        self, input_shape: Sequence[int], num_labels: int, width: int = 16, groups: int = 8
-    ) -> None:
-        super().__init__(
-            nn.Conv2d(input_shape[0], width, 3, padding=1, bias=False),
-            nn.GroupNorm(groups, width),
-            nn.ReLU(),
-            _Block(width, width, 1, groups),
-            _Block(width, 2 * width, 2, groups),
-            _Block(2 * width, 4 * width, 2, groups),
-            nn.AdaptiveAvgPool2d(1),
-            nn.Flatten(),
-            nn.Linear(4 * width, num_labels),
-        )
-
-
-class _Block(nn.Module):
-    def __init__(self, before: int, after: int, stride: int, groups: int) -> None:
-        super().__init__()
-        self.body = nn.Sequential(
-            nn.Conv2d(before, after, 3, stride, padding=1, bias=False),
-            nn.GroupNorm(groups, after),
-            nn.ReLU(),
-            nn.Conv2d(after, after, 3, padding=1, bias=False),
-            nn.GroupNorm(groups, after),
-        )
-        same = stride == 1 and before == after
-        self.shortcut = nn.Identity() if same else nn.Conv2d(before, after, 1, stride, bias=False)
-
-    def forward(self, pictures: Tensor) -> Tensor:
-        return torch.relu(self.body(pictures) + self.shortcut(pictures))
 
 
 class ResNet50(nn.Module):

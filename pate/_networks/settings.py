@@ -30,20 +30,18 @@ from pate._labeling.data.feature_maps import (
     MapSettings,
     save_map,
 )
-from pate._labeling.data.records import ArrayFeatures, FeatureMap, Role
+from pate._labeling.data.records import FeatureMap, Role
 from pate._labeling.data.source import DataSource
 from pate._labeling.teachers import require_factory
-from pate._networks.datasets import FrozenBackbone, PictureTransforms
+from pate._networks.datasets import FrozenBackbone
 
 _BUILDERS = "torchvision.models"
 _ROOMS = {
     "pate.models": "pate._networks.models",
     MAP_MODULES: "pate._networks.settings",
     _BUILDERS: _BUILDERS,
-    "torchvision.transforms.v2": "torchvision.transforms.v2",
-    "torchvision.transforms": "torchvision.transforms",
 }
-"""Modules with networks and transforms that settings from elsewhere may name, as they run no code.
+"""Modules with networks that settings from elsewhere may name, as they run no code.
 
 They are imported when a path begins with their names, because torchvision takes seconds.
 """
@@ -166,30 +164,16 @@ def _constructed(content: Json, *shape: Any) -> nn.Module:
     arguments = {}
     for name, value in (content.get("init_args") or {}).items():
         default = parameters[name].default if name in parameters else None
-        # a setting is saved as the value of its member
-        arguments[name] = type(default)(value) if isinstance(default, Enum) else _plain(name, value)
-    return (
-        make_network(partial(make, **arguments), *shape) if shape[1:] else make(*shape, **arguments)
-    )
-
-
-def _plain(name: str, value: Any) -> Any:
-    """Return an argument, and modules for the settings of modules in it."""
-    if name.startswith(("weights", "pretrained")):
         require(
-            not value,
+            not value or not name.startswith(("weights", "pretrained")),
             "no weights from elsewhere, since the folder has those of all layers",
             **{name: value},
         )
-    if isinstance(value, list):
-        return [_plain("", item) for item in value]
-    if isinstance(value, Mapping):
-        return (
-            _constructed(dict(value))
-            if "class_path" in value
-            else {key: _plain(key, value[key]) for key in value}
-        )
-    return value
+        # a setting is saved as the value of its member
+        arguments[name] = type(default)(value) if isinstance(default, Enum) else value
+    return (
+        make_network(partial(make, **arguments), *shape) if shape[1:] else make(*shape, **arguments)
+    )
 
 
 def _made_by_configuration(settings: Json | str, *shape: Any) -> nn.Module:
@@ -523,45 +507,6 @@ def _of_chain(features: ChainedFeatures, shape: tuple[int, ...]) -> MapModule:
         ],
         nn.Sequential(*(part.module for part in parts)),
     )
-
-
-class Transforms(nn.Module):
-    """The transforms of `PictureTransforms`, on a batch of pictures at a time.
-
-    Args:
-        input_shape: shape of a picture.
-        transforms: applied one after the other.
-    """
-
-    def __init__(self, input_shape: Sequence[int], transforms: list[nn.Module]) -> None:
-        super().__init__()
-        self.transforms = nn.Sequential(*transforms)
-
-    def forward(self, pictures: Tensor) -> Tensor:
-        """Return pictures ``[B, ...]`` of pictures ``[B, channels, height, width]``."""
-        return self.transforms(pictures)
-
-
-@as_module.register
-def _of_transforms(features: PictureTransforms, shape: tuple[int, ...]) -> MapModule:
-    settings = {
-        "class_path": f"{MAP_MODULES}.{Transforms.__name__}",
-        "init_args": {"transforms": to_plain(features.transforms)},
-    }
-    module = restored_network(settings, shape, trust=True)
-    module.load_state_dict(Transforms(shape, features.transforms).state_dict())
-    # a transform may have state beyond its attributes, and may not take several pictures at once
-    pictures = torch.rand(2, *shape, generator=torch.Generator().manual_seed(0))
-    expected = features.transform(ArrayFeatures(pictures.numpy()))[np.arange(2)]
-    with torch.no_grad():
-        transformed = module(pictures)
-    require(
-        transformed.shape == expected.shape
-        and np.allclose(transformed.numpy(), expected, atol=1e-6),
-        "transforms that can be rebuilt from their attributes, and that take batches",
-        transforms=[type(transform).__name__ for transform in features.transforms],
-    )
-    return MapModule(settings, module)
 
 
 Changes = Sequence[Callable[[Tensor], Tensor]]

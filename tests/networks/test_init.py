@@ -87,7 +87,6 @@ NETWORKS = [
     models.SmallCNN,
     partial(models.SmallCNN, groups=0, channels_last=True),
     models.ConvNet,
-    models.ResNet8,
     pytest.param(models.ResNet50, marks=pytest.mark.slow),
 ]
 

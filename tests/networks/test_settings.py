@@ -20,7 +20,8 @@ from pate._core.settings import (
     to_plain,
 )
 from pate.data import CelebA, DataSource, PublicPCA, Records, Role
-from pate.teachers import FocalLoss, TeacherPlan
+from pate.teachers import TeacherPlan
+from tests.networks.teachers.test_training import Focal
 
 
 class MLP2(MLP):
@@ -116,7 +117,7 @@ def test_a_plan_is_the_same_when_it_is_read_again() -> None:
         num_steps=2,
         batch_size=8,
         optimizer=partial(torch.optim.SGD, lr=0.1),
-        loss=FocalLoss(gamma=1.5),
+        loss=Focal(gamma=1.5),
         chunk_size="auto",
     )
     content = encode_fields(plan)
@@ -129,8 +130,8 @@ def test_a_plan_is_the_same_when_it_is_read_again() -> None:
     ]
     assert shapes[0] == shapes[1]
     assert (4, 3) in shapes[0]
-    assert isinstance(again.loss, FocalLoss)
-    assert again.loss.gamma_positive == 1.5
+    assert isinstance(again.loss, Focal)
+    assert again.loss.gamma == 1.5
 
 
 def test_a_class_has_one_path_however_it_is_written() -> None:

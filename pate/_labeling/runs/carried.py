@@ -527,9 +527,8 @@ def load_student(
     """Return the student in a folder from `pate student fit`.
 
     Neither the run nor its data are needed, and nothing is downloaded. The folder is data: it may
-    name any class, but only networks and transforms of pate and torchvision are imported and
-    called. A linear student needs no torch, unless its feature map is a network or ``device`` is
-    not the processor.
+    name any class, but only networks of pate and torchvision are imported and called. A linear
+    student needs no torch, unless its feature map is a network or ``device`` is not the processor.
 
     Args:
         folder: the folder, such as ``runs/faces/public/student/model``, or the folder of its run.

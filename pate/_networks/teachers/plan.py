@@ -1,7 +1,7 @@
 """How teachers are trained: the content of `teachers.yaml`, and the records of each.
 
 Torch is imported once something is built, so that help needs none. First its classes by their
-names, and the losses. They go entry by entry, so that teachers share no weight, threshold or mean.
+names, and the loss. It goes entry by entry, so that teachers share no weight, threshold or mean.
 Then the plan, and the partition of the records. A worker gets only the parts of its teachers.
 """
 
@@ -80,7 +80,16 @@ else:
 
 
 class EntryLoss(RecordsInitArgs, ABC):
-    """A loss that treats each entry of a batch by itself."""
+    """A loss that treats each entry of a batch by itself, such as torchvision's focal loss.
+
+    >>> import torch
+    >>> from torchvision.ops import sigmoid_focal_loss
+    >>> class Focal(EntryLoss):
+    ...     def __call__(self, logits, labels, positive_weights):
+    ...         return sigmoid_focal_loss(logits, labels, alpha=-1)
+    >>> round(float(Focal()(torch.tensor([2.0]), torch.tensor([1.0]), torch.ones(1))[0]), 4)
+    0.0018
+    """
 
     @abstractmethod
     def __call__(self, logits: Tensor, labels: Tensor, positive_weights: Tensor) -> Tensor:
@@ -106,80 +115,6 @@ class BinaryCrossEntropy(EntryLoss):
         return binary_cross_entropy_with_logits(
             logits, labels, reduction="none", pos_weight=positive_weights
         )
-
-
-class AsymmetricLoss(EntryLoss):
-    """Cross-entropy with less weight on well-predicted labels, and on negatives in particular.
-
-    With p the predicted probability, a positive label costs ``-(1 - p)^gamma_positive log p``; a
-    negative one, with ``q = max(p - margin, 0)``, costs ``-q^gamma_negative log(1 - q)`` (Ridnik et
-    al. 2021).
-
-    >>> import torch
-    >>> logits, labels = torch.tensor([2.0, -1.0]), torch.tensor([1.0, 1.0])
-    >>> losses = AsymmetricLoss(gamma_positive=1.0)(logits, labels, torch.ones(2))
-    >>> round(float(losses.mean()), 3)
-    0.488
-
-    Args:
-        gamma_positive: exponent of positive labels, at least 0.
-        gamma_negative: exponent of negative labels, at least 0.
-        margin: probability up to which a negative label costs nothing, in [0, 1).
-
-    Raises:
-        ValueError: on a ``gamma_positive``, ``gamma_negative`` or margin that is out of range.
-    """
-
-    def __init__(
-        self, gamma_positive: float = 0.0, gamma_negative: float = 4.0, margin: float = 0.05
-    ) -> None:
-        require(gamma_positive >= 0, "gamma_positive >= 0", gamma_positive=gamma_positive)
-        require(gamma_negative >= 0, "gamma_negative >= 0", gamma_negative=gamma_negative)
-        require(0 <= margin < 1, "0 <= margin < 1", margin=margin)
-        self.gamma_positive, self.gamma_negative, self.margin = (
-            gamma_positive,
-            gamma_negative,
-            margin,
-        )
-
-    def __call__(self, logits: Tensor, labels: Tensor, positive_weights: Tensor) -> Tensor:
-        """Return the losses, of the shape of ``labels``."""
-        from torch.nn.functional import logsigmoid
-
-        unlikely = (-logits).sigmoid()
-        positive = -_power(unlikely, self.gamma_positive) * logsigmoid(logits)
-        if self.margin:
-            # log(1 - q) is finite: the margin keeps q away from 1
-            shifted = (1 - unlikely - self.margin).clamp(min=0)
-            negative = -_power(shifted, self.gamma_negative) * (-shifted).log1p()
-        else:
-            negative = -_power(1 - unlikely, self.gamma_negative) * logsigmoid(-logits)
-        return (positive_weights * positive).where(labels > 0.5, negative)
-
-
-class FocalLoss(AsymmetricLoss):
-    """Cross-entropy times ``(1 - p)^gamma``, p the right answer's probability (Lin et al. 2017).
-
-    >>> import torch
-    >>> logits, labels = torch.tensor([2.0, -1.0]), torch.tensor([1.0, 1.0])
-    >>> round(float(FocalLoss(gamma=2.0)(logits, labels, torch.ones(2)).mean()), 3)
-    0.352
-
-    Args:
-        gamma: the exponent, at least 0; 0 is cross-entropy.
-
-    Raises:
-        ValueError: unless ``gamma >= 0``.
-    """
-
-    def __init__(self, gamma: float = 2.0) -> None:
-        require(gamma >= 0, "gamma >= 0", gamma=gamma)
-        super().__init__(gamma_positive=gamma, gamma_negative=gamma, margin=0.0)
-
-
-def _power(base: Tensor, exponent: float) -> Tensor:
-    # the gradient of base^0 at base = 0 is 0 * inf
-    return base**exponent if exponent else base.new_ones(base.shape)
 
 
 NetworkFactory = Callable[[tuple[int, ...], int], Module]
@@ -219,8 +154,7 @@ class TeacherPlan:
         checkpoint_steps: steps between the checkpoints that a killed chunk continues from.
         positive_weight_power: 0 to 1; larger values give rare positive labels more weight, within
             each partition.
-        loss: the loss of a label: ``BinaryCrossEntropy`` (default), ``FocalLoss`` or
-            ``AsymmetricLoss``.
+        loss: the loss of a label, an `EntryLoss` of your own; None for cross-entropy.
         scheduler: makes the learning-rate schedule, stepped once per optimizer step. It must not
             depend on a loss.
         clip_norm: largest norm of a teacher's gradient.

@@ -4,7 +4,7 @@ Python."""
 from functools import cached_property
 from itertools import combinations
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from pate._labeling.runs.run import Run
 from pate._networks.teachers.stage import fit_teachers
-from pate.data import DataSource, HuggingFace, Keys, LightningData, PythonFile, Role, TorchDatasets
+from pate.data import DataSource, Keys, LightningData, PythonFile, Role, TorchDatasets
 from pate.models import Linear
 from pate.teachers import Execution, TeacherPlan
 from pate.testing import SourceContract
@@ -137,14 +137,17 @@ class TestTorchDatasets(DatasetsContract):
         )
 
 
-class TestHuggingFace(DatasetsContract):
+def of_columns(arrays: Arrays | Path) -> TorchDatasets:
+    private, public, test = (cast(Any, Columns(arrays, role)) for role in Role)
+    keys = Keys(features="inputs", labels=NAMES, ids="name", groups="person")
+    return TorchDatasets(private, public, test, NAMES, keys=keys)
+
+
+class TestColumns(DatasetsContract):
     """Columns, one for each label."""
 
     def open(self, folder: Path) -> DataSource:
-        splits = {role.value: Columns(folder / "data.npz", role) for role in Role}
-        return HuggingFace(
-            splits, Keys(features="inputs", labels=NAMES, ids="name", groups="person")
-        )
+        return of_columns(folder / "data.npz")
 
 
 class TestLightningData(DatasetsContract):
@@ -204,13 +207,11 @@ def sets(arrays: Arrays) -> list[Tuples]:
 
 
 def test_adapters_read_the_same_records(arrays: Arrays, sets: list[Tuples]) -> None:
-    splits = {role.value: Columns(arrays, role) for role in Role}
-    keys = Keys(features="inputs", labels=NAMES, ids="name", groups="person")
     private, public, test = sets
     torch_source = TorchDatasets(private, public, test, NAMES, keys=Keys(groups="person"))
     sources = [
         torch_source,
-        HuggingFace(splits, keys),
+        of_columns(arrays),
         LightningData(Module(arrays), NAMES, keys=Keys(groups="person")),
     ]
     for role in Role:

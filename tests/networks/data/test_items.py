@@ -5,17 +5,14 @@ from typing import Any, cast
 
 import numpy as np
 import pytest
-from torchvision.transforms import v2
 
-from pate._networks.datasets import HuggingFace, Keys, TorchDatasets
+from pate._networks.datasets import Keys, TorchDatasets
 from pate.data import (
     ArrayFeatures,
     AutoFeatures,
     ChainedFeatures,
     DataSource,
     FrozenBackbone,
-    PictureTable,
-    PictureTransforms,
     PublicScaling,
     Role,
     SentenceFeatures,
@@ -24,7 +21,6 @@ from tests.labeling.data import (
     test_row_numbers as row_numbers,
     test_unknown_labels as unknown_labels,
 )
-from tests.labeling.data.test_picture_table import TestPictureTable as PicturesContract
 from tests.labeling.data.test_row_numbers import NUMBERED, SPLIT, Open
 from tests.labeling.data.test_sentences import TEXTS as SENTENCES, model, stand_in as stand_in
 from tests.networks.data.test_backbone import Backbone, pictures
@@ -84,8 +80,9 @@ def in_columns(folder: Path, ids: list[str], **options: Any) -> DataSource:
         [name for name, split in zip(ids, SPLIT, strict=True) if split == number]
         for number in range(3)
     ]
-    splits = {role.value: Columns(part) for role, part in zip(Role, parts, strict=True)}
-    return HuggingFace(splits, Keys(features="x", labels=["y"], ids="id", **options))
+    private, public, test = (cast(Any, Columns(part)) for part in parts)
+    keys = Keys(features="x", labels=["y"], ids="id", **options)
+    return TorchDatasets(private, public, test, ["y"], keys=keys)
 
 
 @pytest.mark.parametrize("source", [in_torch, in_columns])
@@ -121,34 +118,3 @@ def test_each_map_sees_the_features_of_the_one_before(tmp_path: Path) -> None:
     assert made.widths == third.widths == (4, 25)
     assert made.version == third.version > 0
     assert made.fit(PICTURES) is made and len(made.shapes) == 3
-
-
-class TestPictureTransforms(PicturesContract):
-    """A source seen through transforms."""
-
-    def open(self, folder: Path) -> DataSource:
-        transforms = [v2.CenterCrop(6), v2.Normalize([0.5, 0.5, 0.5], [0.25, 0.25, 0.25])]
-        return PictureTable(folder, size=8, features=PictureTransforms(transforms))
-
-
-def test_each_picture_is_transformed_when_it_is_read() -> None:
-    values = np.random.default_rng(0).random((5, 3, 8, 8), dtype=np.float32)
-    seen = PictureTransforms([v2.CenterCrop(4), v2.Grayscale()]).fit(ArrayFeatures(values))
-    mapped = seen.transform(ArrayFeatures(values))
-    assert mapped.shape == (5, 1, 4, 4)
-    index = np.array([[4, 0], [1, 1]])
-    assert mapped[index].shape == (2, 2, 1, 4, 4) and mapped[index].dtype == np.float32
-    grey = np.tensordot([0.2989, 0.587, 0.114], values[4, :, 2:6, 2:6], axes=1)
-    assert np.allclose(mapped[index][0, 0, 0], grey, atol=1e-5)
-    assert (mapped.select(np.array([4, 2]))[np.array([0])] == mapped[np.array([4])]).all()
-    assert mapped[np.zeros((0, 3), dtype=np.int64)].shape == (0, 3, 1, 4, 4)
-
-
-def test_what_draws_is_refused() -> None:
-    values = ArrayFeatures(np.random.default_rng(0).random((2, 3, 8, 8), dtype=np.float32))
-    with pytest.raises(
-        ValueError, match=r"transforms that draw nothing.*got transforms=\['RandomHorizontalFlip'\]"
-    ):
-        PictureTransforms([v2.RandomHorizontalFlip()]).fit(values)
-    with pytest.raises(ValueError, match="at least one transform"):
-        PictureTransforms([])

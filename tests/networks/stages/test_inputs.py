@@ -20,9 +20,9 @@ from pate import cli
 from pate._core.settings import encode_fields
 from pate._labeling.runs.run import StageChangedError, describe_data
 from pate.data import Arrays, PublicPCA
-from pate.teachers import FocalLoss
 from tests.conftest import copy_run
 from tests.labeling.commands.test_run import everything
+from tests.networks.teachers.test_training import Focal
 from tests.networks.test_plan import ANSWERS, PLAN, STUDENT
 
 TEACHERS: dict[str, Any] = {
@@ -35,7 +35,7 @@ TEACHERS: dict[str, Any] = {
     "chunk_size": 5,
     "checkpoint_steps": 6,
     "positive_weight_power": 0.5,
-    "loss": FocalLoss(gamma=1.5),
+    "loss": Focal(gamma=1.5),
     "scheduler": partial(torch.optim.lr_scheduler.StepLR, step_size=3),
     "clip_norm": 1.0,
     "augment": [v2.RandomHorizontalFlip()],

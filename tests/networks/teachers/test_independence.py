@@ -15,9 +15,9 @@ from torch.optim.lr_scheduler import CosineAnnealingLR, LRScheduler
 from models import MLP, Linear
 from pate._networks.teachers.plan import check_entrywise
 from pate._networks.teachers.training import clip_gradients
-from pate.teachers import AsymmetricLoss, EntryLoss, FocalLoss
 from tests.conftest import make_arrays
 from tests.networks.teachers.test_training import (
+    Focal,
     assert_one_teacher_changes,
     partitions,
     plan,
@@ -67,14 +67,14 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "convolutions with batch norm": {"network": NormedCNN},
     "clipping": {"network": partial(MLP, hidden=(5,)), "clip_norm": 0.1},
     "schedule": {"scheduler": cosine},
-    "focal loss": {"loss": FocalLoss(), "positive_weight_power": 0.5},
-    "asymmetric loss": {"loss": AsymmetricLoss(), "positive_weight_power": 1.0},
+    "focal loss": {"loss": Focal(), "positive_weight_power": 0.5},
+    "positive weights": {"positive_weight_power": 1.0},
     "bfloat16": {"network": partial(MLP, hidden=(5,)), "precision": "bf16-mixed"},
     "all": {
         "network": partial(NormedMLP, dropout=0.3),
         "clip_norm": 0.1,
         "scheduler": cosine,
-        "loss": AsymmetricLoss(),
+        "loss": Focal(),
         "positive_weight_power": 0.5,
         "checkpoint_steps": 5,
     },
@@ -82,7 +82,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
 
 
 # what is among "all" of them
-TOGETHER = ("batch norm and dropout", "clipping", "schedule", "asymmetric loss", "focal loss")
+TOGETHER = ("batch norm and dropout", "clipping", "schedule", "positive weights", "focal loss")
 
 
 # alone, each teacher has a Trainer of its own, and nothing by which settings could let it see
@@ -223,40 +223,3 @@ def test_a_schedule_is_followed(tmp_path: Path) -> None:
     long = train(plan(optimizer=optimizer, scheduler=stop), records(), parts, tmp_path / "a")
     short = train(plan(optimizer=optimizer, num_steps=3), records(), parts, tmp_path / "b")
     assert teachers_that_differ(long, short) == []
-
-
-def loss_by_hand(
-    logit: float, label: int, positive: float, negative: float, margin: float
-) -> float:
-    p = 1 / (1 + np.exp(-logit))
-    if label:
-        return float(-((1 - p) ** positive) * np.log(p))
-    q = max(p - margin, 0.0)
-    return float(-(q**negative) * np.log(1 - q))
-
-
-@pytest.mark.parametrize(
-    ("loss", "gammas"),
-    [
-        (FocalLoss(), (2.0, 2.0, 0.0)),
-        (FocalLoss(0.0), (0.0, 0.0, 0.0)),
-        (AsymmetricLoss(), (0.0, 4.0, 0.05)),
-        (AsymmetricLoss(1.0, 3.0, 0.2), (1.0, 3.0, 0.2)),
-    ],
-)
-def test_losses_by_hand(loss: EntryLoss, gammas: tuple[float, float, float]) -> None:
-    logits = torch.tensor([-5.0, -1.0, 0.0, 0.3, 4.0], dtype=torch.float64)
-    for label in (0, 1):
-        found = loss(logits, torch.full_like(logits, label), torch.tensor(3.0))
-        expected = [loss_by_hand(x, label, *gammas) * (3 if label else 1) for x in logits.tolist()]
-        assert found.tolist() == pytest.approx(expected, rel=1e-9, abs=1e-15)
-
-
-@pytest.mark.parametrize(
-    "loss", [FocalLoss(), FocalLoss(0.0), AsymmetricLoss(), AsymmetricLoss(1.0, 1.0, 0.0)]
-)
-def test_losses_of_extreme_logits_have_finite_gradients(loss: EntryLoss) -> None:
-    logits = torch.tensor([-1e4, -100.0, 100.0, 1e4]).repeat(2).requires_grad_()
-    loss(logits, torch.tensor([0.0, 1.0]).repeat_interleave(4), torch.tensor(1.0)).sum().backward()  # type: ignore[no-untyped-call]
-    assert logits.grad is not None
-    assert torch.isfinite(logits.grad).all()

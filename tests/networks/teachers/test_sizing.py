@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import torch
 
-from models import MLP, ConvNet, Linear, ResNet8, SmallCNN
+from models import MLP, ConvNet, Linear, SmallCNN
 from pate._core.files.writing import require_disk
 from pate._labeling.data.records import as_features
 from pate._networks.teachers.executors import make_trainer
@@ -51,7 +51,6 @@ def resnet(shape: tuple[int, ...], num_labels: int) -> torch.nn.Module:
 SIZES: dict[str, tuple[Any, tuple[int, ...], int, int, int]] = {
     "linear": (Linear, (4096,), 20, 100, 64),
     "pictures": (partial(SmallCNN, widths=(16, 32, 64)), (3, 32, 32), 4, 40, 24),
-    "residual": (partial(ResNet8, width=16), (3, 32, 32), 5, 10, 32),
     "one": (partial(ConvNet, widths=(32, 64)), (3, 64, 64), 5, 1, 96),
     "wide": (partial(MLP, hidden=(1200,)), (700,), 30, 24, 200),
     # no constant of the estimate was fitted on these
