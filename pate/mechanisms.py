@@ -33,7 +33,6 @@ if TYPE_CHECKING:
         seeded_generator as seeded_generator,
     )
     from pate._core.mechanisms.peeling import (
-        GammaCounts as GammaCounts,
         GapChoice as GapChoice,
         GumbelPeeling as GumbelPeeling,
         NoisyTopK as NoisyTopK,

@@ -85,7 +85,6 @@ RANKED: dict[str, Draw] = {
     },
     "joint gumbel": seeded(m.JointMechanism(k=3, scale=2.0)),
     "joint exponential": seeded(m.JointMechanism(k=3, scale=2.0, noise="exponential")),
-    "gamma counts": seeded(m.GammaCounts(scale=2.0)),
     **{
         f"limited domain {relation}": seeded(
             m.LimitedDomain(k=2, kbar=3, scale=2.0, delta=1e-2, relation=relation)

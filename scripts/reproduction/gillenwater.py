@@ -13,7 +13,6 @@ from numpy.typing import ArrayLike
 from pate._core.validation import BoolArray, FloatArray, IntArray, stage_bar
 from pate.accounting import NeighboringRelation, RDPAccountant
 from pate.mechanisms import (
-    GammaCounts,
     GumbelPeeling,
     JointMechanism,
     OneShotLaplace,
@@ -95,7 +94,9 @@ def _laplace(counts: IntArray, k: int, generator: np.random.Generator) -> IntArr
 
 
 def _gamma(counts: IntArray, k: int, generator: np.random.Generator) -> IntArray:
-    noisy = GammaCounts(scale=1 / EPSILON)(counts, generator=generator)
+    # Steinke & Ullman (2015), Theorem 4.1: a radius of a gamma law, and a point of the cube
+    radii = generator.gamma(counts.shape[1] + 1, 1 / EPSILON, size=(len(counts), 1))
+    noisy = counts + radii * generator.uniform(-1, 1, size=counts.shape)
     largest = np.argpartition(-noisy, k - 1, axis=1)[:, :k]
     order = np.argsort(-np.take_along_axis(noisy, largest, axis=1), axis=1)
     return np.take_along_axis(largest, order, axis=1)

@@ -3,7 +3,7 @@
 With one draw of noise on every score, `NoisyTopK` reports the set of the k largest (Shekelyan &
 Loukides (2022), "Differentially private top-k selection via canonical Lipschitz mechanism"), and
 `OneShotLaplace` their order. Peeling chooses one item without replacement in each of k rounds. The
-output is ordered. `GammaCounts` releases all scores.
+output is ordered.
 
 Then the private choice of a wide gap between sorted counts, and tests of the one chosen: a gap that
 passes proves the set above it to be the same on every neighbor (Zhu & Wang (2022)).
@@ -49,19 +49,8 @@ from pate._core.mechanisms.exact_choice import (
     require_within,
     sample_k_smallest,
     sort_ascending,
-    sum_of_exponentials,
 )
-from pate._core.mechanisms.noise import (
-    LazyReal,
-    Noise,
-    add_gaussian,
-    decimal_precision,
-    exceeds,
-    grid_of,
-    require_noise,
-    split,
-    with_noise,
-)
+from pate._core.mechanisms.noise import Noise, add_gaussian, exceeds, grid_of, require_noise
 from pate._core.validation import (
     BoolArray,
     FloatArray,
@@ -73,91 +62,6 @@ from pate._core.validation import (
     require_in_open_unit_interval,
     require_positive,
 )
-
-
-def add_cube(rows: Rows, *, scale: float, generator: np.random.Generator) -> FloatArray:
-    """Return scores ``[B, d]`` with noise by row, on a grid of at least ``scale / 2^20``.
-
-    The law is exact: real scores with noise are rounded to the nearest multiple of a power of two
-    that follows from ``scale``, and then to float64.
-    """
-    on_grid, beyond, grid = split(rows, scale)
-    steps = scale / grid
-    tails, places = generator.random((len(rows), rows.shape[1] + 1)), generator.random(rows.shape)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        radius = -np.log(tails).sum(axis=1, keepdims=True)
-        moved = steps * radius * (2 * places - 1) + beyond
-        nearest = np.rint(moved)
-        # logarithms, as for choices by noisy scores, and the digits that are not drawn; sum and
-        # product err by far less
-        error = radius * 2.0**-38 + (2.0**-51 / tails).sum(axis=1, keepdims=True)
-        doubtful = ~(np.abs(moved - nearest) < 0.5 - steps * error)
-    for row in np.flatnonzero(doubtful.any(axis=1)).tolist():
-        waits = [LazyReal.of(tail) for tail in tails[row]]
-        for item in np.flatnonzero(doubtful[row]).tolist():
-            place = LazyReal.of(places[row, item])
-            nearest[row, item] = _rounded(
-                Fraction(beyond[row, item]), Fraction(steps), waits, place, generator
-            )
-    return with_noise(on_grid, grid * nearest)
-
-
-def _rounded(
-    offset: Fraction,
-    steps: Fraction,
-    waits: list[LazyReal],
-    place: LazyReal,
-    generator: np.random.Generator,
-) -> int:
-    """Return the integer nearest to ``offset`` plus steps times the sum of waits times place."""
-    while True:
-        if all(wait.digits for wait in waits):
-            with decimal_precision(place.length):
-                radii = [Fraction(bound) for bound in sum_of_exponentials(waits)]
-            ends = [radius * (2 * end - 1) for radius in radii for end in place.ends]
-            low, high = (
-                math.floor(offset + steps * end + Fraction(1, 2)) for end in (min(ends), max(ends))
-            )
-            if low == high:
-                return low
-        for digits in (*waits, place):
-            digits.draw_more_bits(generator)
-
-
-@dataclass(frozen=True, kw_only=True)
-class GammaCounts(ScoreMechanism[FloatArray]):
-    """Release every score with noise of density proportional to ``exp(-max_i abs(z_i) / scale)``.
-
-    The mechanism of Hardt & Talwar (2010) for the largest norm (Steinke & Ullman (2015), Theorem
-    4.1): a radius from a gamma law of shape d + 1, and a uniform point of the cube. The law is that
-    of real numbers, rounded to a public grid of at least ``scale / 2^20``.
-
-    Privacy: pure DP of ``1 / scale`` under both relations for any d, because no count moves by more
-    than one vote.
-
-    Args:
-        scale: scale of the noise, in votes.
-
-    Raises:
-        ValueError: on ``scale <= 0``.
-    """
-
-    noise_parameters: ClassVar[tuple[str, ...]] = ("scale",)
-
-    scale: float
-
-    def __call__(self, scores: ArrayLike, *, generator: np.random.Generator) -> FloatArray:
-        """Return noisy ``scores``, float64 of their shape, ``[d]`` or ``[B, d]``.
-
-        Raises:
-            ValueError: on scores that are not finite numbers.
-        """
-        rows, single = as_batch(scores)
-        noisy = add_cube(rows, scale=self.scale, generator=generator)
-        return noisy[0] if single else noisy
-
-    def event(self, relation: NeighboringRelation) -> Event:
-        return PureDPEvent(neighboring_relation=relation, epsilon=self.sensitivity / self.scale)
 
 
 def one_shot(

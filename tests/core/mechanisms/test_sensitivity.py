@@ -129,7 +129,6 @@ MECHANISMS: list[ScoreMechanism[Any]] = [
     m.GapChoice(num_labels=6, scale=2.0),
     m.GapChoice(num_labels=6, scale=2.0, noise="gaussian"),
     m.GapChoice(num_labels=6, scale=2.0, noise="laplace"),
-    m.GammaCounts(scale=2.0),
     *(
         m.LimitedDomain(k=2, kbar=3, scale=2.0, delta=0.01, relation=relation)
         for relation in NeighboringRelation
@@ -152,6 +151,5 @@ def test_scores_and_noise_in_another_unit_cost_the_same(votes: Any) -> None:
         each(values, generator=m.seeded_generator(0))
         for each, values in ((votes, counts), (scores, counts / 4))
     ]
-    moved = isinstance(votes, m.GammaCounts)
     for first, second in zip(*map(np.atleast_2d, drawn), strict=True):
-        np.testing.assert_allclose(first, 4 * second if moved else second)
+        np.testing.assert_allclose(first, second)
