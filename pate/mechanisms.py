@@ -40,7 +40,6 @@ if TYPE_CHECKING:
         PermuteAndFlipPeeling as PermuteAndFlipPeeling,
         SortedCounts as SortedCounts,
         StabilityTest as StabilityTest,
-        scale_for_epsilon as scale_for_epsilon,
         sort_counts as sort_counts,
     )
     from pate._core.mechanisms.stable_top_k import (

@@ -143,5 +143,5 @@ def on_post_page(output: str, **_: object) -> str:
 def on_config(config: "MkDocsConfig") -> None:
     """Name the version of the project at the foot of each page."""
     module = (ROOT / "pate" / "_core" / "package.py").read_text()
-    (version,) = re.findall(r'^RELEASE = "(.*)"', module, flags=re.MULTILINE)
+    (version,) = re.findall(r'^__version__ = "(.*)"', module, flags=re.MULTILINE)
     config.copyright = f"pate {version}"

@@ -18,7 +18,6 @@ from pate.mechanisms import (
     OneShotLaplace,
     PermuteAndFlipPeeling,
     joint_window,
-    scale_for_epsilon,
 )
 from scripts.reproduction.canonical_classes import good_bounds, great_bounds
 from scripts.reproduction.findings import Claim, Effort, Finding, Reason, Row
@@ -77,7 +76,7 @@ def load(effort: Effort) -> dict[str, IntArray]:
 
 
 def _joint(counts: IntArray, k: int, generator: np.random.Generator) -> IntArray:
-    scale = scale_for_epsilon(EPSILON, window=joint_window(k=k, relation=RELATION))
+    scale = joint_window(k=k, relation=RELATION) / EPSILON
     return JointMechanism(k=k, scale=scale)(counts, generator=generator)
 
 

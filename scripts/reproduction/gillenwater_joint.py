@@ -13,7 +13,7 @@ from scipy.special import gammaln, logsumexp
 
 from pate._core.mechanisms.noise import ChoiceNoise
 from pate._core.validation import FloatArray, IntArray, stage_bar
-from pate.mechanisms import JointMechanism, joint_window, scale_for_epsilon
+from pate.mechanisms import JointMechanism, joint_window
 from scripts.reproduction.findings import Claim, Effort, Finding, Reason, Row
 from scripts.reproduction.gillenwater import (
     DATA,
@@ -70,7 +70,7 @@ def permute_and_flip(effort: Effort) -> Finding:
             batch = np.broadcast_to(counts, (trials, counts.size))
             for k in _SMALL:
                 for number, (mechanism, noise) in enumerate(NOISES.items()):
-                    scale = scale_for_epsilon(EPSILON, window=joint_window(k=k, relation=RELATION))
+                    scale = joint_window(k=k, relation=RELATION) / EPSILON
                     draw = JointMechanism(k=k, scale=scale, noise=noise)
                     errors = linf_error(
                         batch, draw(batch, generator=effort.generator(place, k, number))

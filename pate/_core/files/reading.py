@@ -32,7 +32,7 @@ import numpy as np
 import yaml
 from numpy.typing import NDArray
 
-from pate._core.package import RELEASE
+from pate._core.package import __version__
 from pate._core.validation import expecting, require, require_distinct, require_known
 
 if TYPE_CHECKING:
@@ -560,7 +560,7 @@ def digest(*parts: bytes | str | Path | Stream) -> str:
 @cache
 def code_version() -> str:
     """Return the package's version and a hash of its source."""
-    return f"{RELEASE}+{digest(*sorted(Path(__file__).parents[2].rglob('*.py')))}"
+    return f"{__version__}+{digest(*sorted(Path(__file__).parents[2].rglob('*.py')))}"
 
 
 def packaged_file(name: str, *suffixes: str) -> Path | None:

@@ -138,30 +138,6 @@ class NoisyTopK(TopKMechanism):
         return peeling_law(scores, self.k, self.scale, "gumbel")
 
 
-def scale_for_epsilon(epsilon: float, *, window: float, draws: int = 1) -> float:
-    """Return the scale ``draws * window / epsilon`` that makes a selection pure ``epsilon``-DP.
-
-    >>> scale_for_epsilon(0.5, window=2.0, draws=3)
-    12.0
-
-    Args:
-        epsilon: the guarantee, above 0.
-        window: width of the window within which scores move, in votes: the count window, or
-            `pate.mechanisms.joint_window` for the joint mechanism.
-        draws: k for the one-shot and peeling mechanisms, 1 for the canonical and the joint
-            mechanism.
-
-    Returns:
-        the scale, in the unit of the scores.
-
-    Raises:
-        ValueError: on a number that is not positive.
-    """
-    require_positive(epsilon=epsilon, window=window)
-    require_count(1, draws=draws)
-    return draws * window / epsilon
-
-
 @dataclass(frozen=True, kw_only=True)
 class OneShotLaplace(TopKMechanism):
     """Release the k largest scores with Laplace noise, in order (Qiao et al. (2021), Algorithm 1).
