@@ -264,7 +264,7 @@ def test_a_folder_is_data(
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
 
-    def connect(*args: object) -> None:
+    def connect(*args: object, **options: object) -> None:
         marker.touch()
         raise OSError("no network in tests")
 
