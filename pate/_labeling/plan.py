@@ -445,7 +445,7 @@ class RunPlan:
         Their files are PRIVATE.
 
         Args:
-            dry_run: whether to print sizes, memory and time, and write nothing.
+            dry_run: whether to print sizes and memory, and write nothing.
 
         Raises:
             ValueError: in one line, if plan, records or earlier files do not allow it.

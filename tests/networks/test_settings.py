@@ -118,7 +118,7 @@ def test_a_plan_is_the_same_when_it_is_read_again() -> None:
         batch_size=8,
         optimizer=partial(torch.optim.SGD, lr=0.1),
         loss=Focal(gamma=1.5),
-        chunk_size="auto",
+        chunk_size=2,
     )
     content = encode_fields(plan)
     assert content["loss"]["init_args"] == {"gamma": 1.5}

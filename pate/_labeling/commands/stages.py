@@ -121,8 +121,8 @@ def _fit_parser(in_closed_form: bool, *, listed: bool) -> CommandParser:
         parser.add_class_arguments(Execution, as_group=False)
     dry_run = {
         **FLAG,
-        "help": "print the sizes of partitions (PRIVATE), and the memory, time and place of"
-        " training; write nothing",
+        "help": "print the sizes of partitions (PRIVATE), and the memory and disk of training;"
+        " write nothing",
     }
     add_options(parser, {**RUN, **DATA, "--dry_run": dry_run})
     return parser

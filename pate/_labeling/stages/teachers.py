@@ -113,7 +113,7 @@ def fit(
         data: the source of the records.
         plan: how teachers are made.
         execution: where they are trained. None for this process.
-        dry_run: whether to print sizes, memory and time, and write nothing.
+        dry_run: whether to print sizes and memory, and write nothing.
 
     Raises:
         ValueError: if settings, records or earlier files do not allow it.

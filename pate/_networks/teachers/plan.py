@@ -149,8 +149,7 @@ class TeacherPlan:
         optimizer: makes a teacher's optimizer, which must work entry by entry (SGD, Adam, AdamW
             ...). None for AdamW.
         unit: the unit of privacy: a ``record``, or a ``group`` such as all records of one person.
-        chunk_size: number of teachers trained at once, halved until they fit into memory; ``auto``
-            measures which number is fastest and keeps it.
+        chunk_size: number of teachers trained at once, halved until they fit into memory.
         checkpoint_steps: steps between the checkpoints that a killed chunk continues from.
         positive_weight_power: 0 to 1; larger values give rare positive labels more weight, within
             each partition.
@@ -182,7 +181,7 @@ class TeacherPlan:
     batch_size: int
     optimizer: OptimizerFactory | None = None
     unit: Unit = "record"
-    chunk_size: int | Literal["auto"] = 1
+    chunk_size: int = 1
     checkpoint_steps: int = 1000
     positive_weight_power: float = 0.0
     loss: EntryLoss | None = None
@@ -212,6 +211,7 @@ class TeacherPlan:
             num_steps=self.num_steps,
             batch_size=self.batch_size,
             checkpoint_steps=self.checkpoint_steps,
+            chunk_size=self.chunk_size,
         )
         require_count(0, seed=self.seed)
         for name, value, choices in (
@@ -234,10 +234,8 @@ class TeacherPlan:
             optimizer = self.make_optimizer([Parameter(torch.zeros(1, 1))])
             if self.scheduler is not None:
                 self.scheduler(optimizer)
-        if self.chunk_size != "auto":
-            require_count(1, chunk_size=self.chunk_size)
-            if self.chunk_size > 1:
-                check_entrywise(self.make_optimizer)
+        if self.chunk_size > 1:
+            check_entrywise(self.make_optimizer)
 
     def make_optimizer(self, parameters: Any) -> Optimizer:
         """Return the optimizer of these parameters."""
@@ -246,20 +244,9 @@ class TeacherPlan:
         return (self.optimizer or AdamW)(parameters)
 
     def chunks(self) -> list[range]:
-        """Return the numbers of the teachers of each chunk.
-
-        Raises ``ValueError`` while the size is ``auto``.
-        """
-        size = self.chunk_size
-        if size == "auto":
-            raise ValueError(
-                "Expected a chunk_size that was chosen, as `choose_size` does, got"
-                " chunk_size='auto'"
-            )
-        return [
-            range(start, min(start + size, self.num_teachers))
-            for start in range(0, self.num_teachers, size)
-        ]
+        """Return the numbers of the teachers of each chunk."""
+        numbers = range(self.num_teachers)
+        return [numbers[start : start + self.chunk_size] for start in numbers[:: self.chunk_size]]
 
 
 def check_entrywise(make_optimizer: OptimizerFactory) -> None:

@@ -1,7 +1,7 @@
 """The stages of teachers: each is trained on its own partition, and votes on each public sample.
 
-How many are trained at once, by memory and speed, and what training costs, are measured on random
-data of the public shape, so that the choice reveals nothing about private records.
+How many are trained at once follows from the memory of a step on data of the public shape, so that
+the choice reveals nothing about private records.
 """
 
 import secrets
@@ -61,19 +61,9 @@ from pate._networks.teachers.training import (
 _COMPARED = 64  # public samples, which tell two feature maps apart
 _PASSES, _MOST_STEPS = 20, 1000  # over public samples, in which a network learns their answers
 
-CHUNK_SIZES = (1, 5, 20, 50, 100)
-"""Sizes to try, in ascending order."""
-
 _COPIES = 4  # weights, gradients and the two moments of Adam
 _SCRATCH = 2  # temporary copies of one weight while the optimizer works on it
 _GAPS = 1.8  # what results of operations take with the gaps between them, as measured
-# the time that Lightning takes per step, for chunks of any size
-_LIGHTNING_SECONDS = 1.5e-3
-# a size with a longer trial is not tried: its steps are heavy enough to be taken one by one
-_TRIAL_SECONDS = 5.0
-_TRIAL_STEPS = 4
-# a larger chunk must be faster by 5%, because its memory is not free
-_GAIN = 0.95
 
 
 def write_start(path: Path, start: Start, plan: TeacherPlan, data: DataSource) -> None:
@@ -172,10 +162,7 @@ def fit_teachers(run: Run, data: DataSource, plan: TeacherPlan, execution: Execu
 
         def choose() -> Json:
             available = available_bytes(root_device(plan.accelerator)) // execution.workers
-            size, messages = choose_size(plan, shape, data.num_labels, available=available)
-            for line in messages:
-                print(line, flush=True)
-            return {"chunk_size": size}
+            return {"chunk_size": fitting_size(plan, shape, data.num_labels, available=available)}
 
         # chosen once and kept, because training depends on the chunk of a teacher
         sized_plan = replace(plan, chunk_size=make_once(folder / CHUNK_SIZE, choose)["chunk_size"])
@@ -262,50 +249,30 @@ def _loss_table(plan: TeacherPlan, folder: Path) -> str:
     return "\n".join(lines) + "\n"
 
 
-def choose_size(
-    plan: TeacherPlan, shape: tuple[int, ...], num_labels: int, *, available: int | None = None
-) -> tuple[int, list[str]]:
-    """Choose a chunk size: ``plan.chunk_size`` halved until it fits, or the fastest for ``auto``.
+def fitting_size(
+    plan: TeacherPlan, shape: tuple[int, ...], num_labels: int, *, available: int
+) -> int:
+    """Return ``plan.chunk_size``, halved until a chunk fits into memory, and say so.
 
-    A chunk is the teachers that are trained at once. Messages for the user are returned, too.
+    A chunk is the teachers that are trained at once.
 
     Args:
         plan: how teachers are trained.
         shape: shape of a record's features.
         num_labels: number of labels.
-        available: bytes of memory that one chunk may take. None for the free memory.
+        available: bytes of memory that one chunk may take.
     """
-    device = root_device(plan.accelerator)
-    available = available_bytes(device) if available is None else available
-    messages: list[str] = []
-    if plan.chunk_size != "auto":
-        size = plan.chunk_size
-        while size > 1 and chunk_bytes(plan, shape, num_labels, size) > available:
-            size //= 2
-        if size < plan.chunk_size:
-            needed = gigabytes(chunk_bytes(plan, shape, num_labels, plan.chunk_size))
-            messages.append(
-                f"A chunk of {plan.chunk_size} teachers needs about {needed} of"
-                f" {gigabytes(available)} GB: halved to {size}."
-            )
-        return size, messages
-    best, seconds = 1, np.inf
-    for size in CHUNK_SIZES:
-        if size > 1 and (
-            size > plan.num_teachers
-            or seconds * size * _TRIAL_STEPS > _TRIAL_SECONDS
-            or chunk_bytes(plan, shape, num_labels, size) > available
-        ):
-            break
-        per_teacher = (
-            step_seconds(plan, shape, num_labels, size, device=device) + _LIGHTNING_SECONDS
-        ) / size
-        messages.append(f"{size} at once: {per_teacher * 1e3:.3g} ms per step of a teacher.")
-        if per_teacher * _GAIN > seconds:
-            break
-        if per_teacher < _GAIN * seconds:
-            best, seconds = size, per_teacher
-    return best, [*messages, f"Teachers are trained {best} at once."]
+    size = plan.chunk_size
+    while size > 1 and chunk_bytes(plan, shape, num_labels, size) > available:
+        size //= 2
+    if size < plan.chunk_size:
+        needed = gigabytes(chunk_bytes(plan, shape, num_labels, plan.chunk_size))
+        print(
+            f"A chunk of {plan.chunk_size} teachers needs about {needed} of"
+            f" {gigabytes(available)} GB: halved to {size}.",
+            flush=True,
+        )
+    return size
 
 
 def chunk_bytes(plan: TeacherPlan, shape: tuple[int, ...], num_labels: int, size: int) -> int:
@@ -357,43 +324,6 @@ def disk_bytes(
     return num_teachers * sum(
         tensor.numel() * tensor.element_size() for tensor in network.state_dict().values()
     )
-
-
-def step_seconds(
-    plan: TeacherPlan,
-    shape: tuple[int, ...],
-    num_labels: int,
-    size: int,
-    *,
-    device: torch.device,
-    limit: float = 0.4,
-) -> float:
-    """Return the median seconds of a step of a chunk, tried for about ``limit`` seconds."""
-    chunk = _trial_chunk(plan, shape, num_labels, size).to(device)
-    optimizer = plan.make_optimizer(chunk.parameters())
-    generator = torch.Generator().manual_seed(0)
-    features = torch.randn(size, plan.batch_size, *shape, generator=generator).to(device)
-    labels = (
-        torch.randint(0, 2, (size, plan.batch_size, num_labels), generator=generator)
-        .float()
-        .to(device)
-    )
-    durations: list[float] = []
-    with torch.random.fork_rng(devices=[]):
-        while len(durations) < _TRIAL_STEPS or (sum(durations) < limit and len(durations) < 30):
-            start = time.perf_counter()
-            optimizer.zero_grad()
-            with torch.autocast(
-                device.type, torch.bfloat16, enabled=plan.precision == "bf16-mixed"
-            ):
-                loss = chunk.teacher_losses(features, labels).sum()
-            loss.backward()  # type: ignore[no-untyped-call]
-            optimizer.step()
-            if device.type == "cuda":
-                torch.cuda.synchronize(device)
-            durations.append(time.perf_counter() - start)
-    # the first step creates the optimizer's state
-    return float(np.median(durations[1:]))
 
 
 def _trial_chunk(
@@ -484,37 +414,23 @@ def describe_training(
     num_labels: int,
     execution: Execution,
 ) -> str:
-    """Describe the memory, disk, time and place of training.
+    """Describe the memory and disk that training takes.
 
     Args:
         plan: how teachers are trained.
         shape: shape of a record's features.
         num_labels: number of labels.
-        execution: where chunks are trained. The time is of this process only.
-
-    The time is measured by a few steps on random data; reading records and writing files come on
-    top.
+        execution: where chunks are trained.
     """
-    device = root_device(plan.accelerator)
-    available = available_bytes(device) // execution.workers
-    chunk_size, messages = choose_size(plan, shape, num_labels, available=available)
-    plan = replace(plan, chunk_size=chunk_size)
-    chunks = plan.chunks()
-    step = step_seconds(plan, shape, num_labels, min(chunk_size, plan.num_teachers), device=device)
-    seconds = step * plan.num_steps * -(-len(chunks) // execution.workers)
-    needed = chunk_bytes(plan, shape, num_labels, chunk_size)
-    lines = [
-        *messages,
-        f"{len(chunks)} chunks of {chunk_size} teachers, {plan.num_steps} steps of"
-        f" {plan.batch_size} records.",
-        f"Memory: about {gigabytes(needed)} GB per worker, of {gigabytes(available)} GB that it"
-        " may take.",
-        f"Disk: about {gigabytes(disk_bytes(plan, shape, num_labels, plan.num_teachers))} GB of"
-        " teachers.",
-        f"Time: about {_duration(seconds)}, of {step * 1e3:.3g} ms per step of a chunk.",
-        f"Place: {_place(execution)}, on {device.type}.",
-    ]
-    return "\n".join(lines) + "\n"
+    available = available_bytes(root_device(plan.accelerator)) // execution.workers
+    size = fitting_size(plan, shape, num_labels, available=available)
+    needed = gigabytes(chunk_bytes(plan, shape, num_labels, size))
+    disk = gigabytes(disk_bytes(plan, shape, num_labels, plan.num_teachers))
+    return (
+        f"Chunks of {size} teachers, {plan.num_steps} steps of {plan.batch_size} records.\n"
+        f"Memory: about {needed} GB per worker, of {gigabytes(available)} GB that it may take.\n"
+        f"Disk: about {disk} GB of teachers.\n"
+    )
 
 
 def describe_sizes(sizes: Sequence[int]) -> str:
@@ -524,19 +440,3 @@ def describe_sizes(sizes: Sequence[int]) -> str:
         f"{sum(sizes)} records in {len(sizes)} partitions of {smallest} to {largest}, median"
         f" {median}; {sum(not size for size in sizes)} without a record."
     )
-
-
-def _place(execution: Execution) -> str:
-    if execution.kind == "serial":
-        return f"this process, {execution.threads} thread(s)"
-    gpus = f", {execution.gpus:g} of a GPU each" if execution.gpus else ""
-    return (
-        f"{execution.workers} workers by {execution.kind}, {execution.threads} thread(s) each{gpus}"
-    )
-
-
-def _duration(seconds: float) -> str:
-    for unit, length in (("h", 3600), ("min", 60)):
-        if seconds >= length:
-            return f"{seconds / length:.1f} {unit}"
-    return f"{seconds:.1f} s"

@@ -17,7 +17,7 @@ from models import MLP, ConvNet, Linear, SmallCNN
 from pate._core.files.writing import require_disk
 from pate._labeling.data.records import as_features
 from pate._networks.teachers.executors import make_trainer
-from pate._networks.teachers.stage import choose_size, chunk_bytes, disk_bytes
+from pate._networks.teachers.stage import chunk_bytes, disk_bytes, fitting_size
 from pate.data import Records
 from pate.teachers import (
     Execution,
@@ -105,14 +105,16 @@ def test_the_estimate_is_near_the_peak_of_training_and_voting(name: str, tmp_pat
     assert peak / 1.3 < said < peak * 1.3, f"{said / 1e6:.0f} MB said, {peak / 1e6:.0f} MB taken"
 
 
-def test_a_chunk_is_halved_until_it_fits() -> None:
+def test_a_chunk_is_halved_until_it_fits(capsys: pytest.CaptureFixture[str]) -> None:
     settings = plan(chunk_size=48, num_teachers=100)
     available = chunk_bytes(settings, (6,), 4, 13)
-    size, (message,) = choose_size(settings, (6,), 4, available=available)
-    assert size == 12
+    assert fitting_size(settings, (6,), 4, available=available) == 12
+    message = capsys.readouterr().out
     assert "A chunk of 48 teachers needs about" in message and "halved to 12" in message
-    assert choose_size(settings, (6,), 4, available=0)[0] == 1
-    assert choose_size(settings, (6,), 4, available=PLENTY) == (48, [])
+    assert fitting_size(settings, (6,), 4, available=0) == 1
+    capsys.readouterr()
+    assert fitting_size(settings, (6,), 4, available=PLENTY) == 48
+    assert not capsys.readouterr().out
 
 
 def test_the_disk_that_teachers_take_is_there_before_they_train(tmp_path: Path) -> None:
