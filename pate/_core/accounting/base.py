@@ -24,7 +24,7 @@ import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -43,8 +43,7 @@ class Event(ABC):
     JSON values (tuples in place of lists) and events. Ledgers record the name of the class, so it
     must never change.
 
-    A kind has no kinds below it: the costs of many events are summed by the formulas of one class,
-    which would ignore the fields of a subclass.
+    A kind has no kinds below it: a ledger names one class with all of its fields.
 
     Raises:
         ValueError: if a class is defined under a name that another one already has, or below a
@@ -84,21 +83,6 @@ class Event(ABC):
     @abstractmethod
     def cost(self, orders: FloatArray = DEFAULT_ORDERS) -> Cost:
         """Return the cost of the release on Renyi orders ``[K]``, ascending and above 1."""
-
-    @classmethod
-    def total(cls, events: Sequence[Self], weights: FloatArray, orders: FloatArray) -> Cost:
-        """Return the cost of N events of this class, composed ``weights`` ``[N] > 0`` times each.
-
-        Every distinct event is evaluated once. Classes with curves that broadcast may override this
-        to be faster.
-        """
-        often: dict[Self, float] = {}
-        for event, weight in zip(events, weights.tolist(), strict=True):
-            often[event] = often.get(event, 0.0) + weight
-        total = Cost.nothing(orders)
-        for event, weight in often.items():
-            total = total + event.cost(orders) * weight
-        return total
 
     def for_group_size(self, teachers: int) -> Event:
         """Return the event of the release for a unit that reaches ``teachers`` teachers.
@@ -326,32 +310,18 @@ def total_cost(
 ) -> Cost:
     """Return the cost of N events on ``orders`` ``[K]``, ``counts`` (``[N]`` or one) times.
 
-    Events of one class are evaluated together.
+    Equal basic events are evaluated once.
     """
     # in the order of the events: sums of the same events are the same bit for bit, in every process
-    kinds: dict[type[Event], None] = dict.fromkeys(map(type, events))
-    weights = np.broadcast_to(np.asarray(counts, dtype=np.float64), (len(events),))
-    if any(issubclass(kind, CompositeEvent) for kind in kinds):
-        flat = [
-            leaf
-            for event, count in zip(events, weights.tolist(), strict=True)
-            for leaf in leaves(event, count)
-        ]
-        return total_cost([event for event, _ in flat], [count for _, count in flat], orders)
-    if len(kinds) == 1 and weights.all():
-        return next(iter(kinds)).total(events, weights, orders)
+    often: dict[Event, float] = {}
+    numbers = np.broadcast_to(np.asarray(counts, dtype=np.float64), (len(events),))
+    for event, count in zip(events, numbers.tolist(), strict=True):
+        for leaf, times in leaves(event, count):
+            often[leaf] = often.get(leaf, 0.0) + times
     total = Cost.nothing(orders)
-    for kind in kinds:
-        chosen = np.fromiter(
-            (type(event) is kind for event in events), dtype=np.bool_, count=len(events)
-        )
-        chosen &= weights > 0
-        if chosen.any():
-            total = total + kind.total(
-                [event for event, yes in zip(events, chosen, strict=True) if yes],
-                weights[chosen],
-                orders,
-            )
+    for leaf, times in often.items():
+        if times:
+            total = total + leaf.cost(orders) * times
     return total
 
 

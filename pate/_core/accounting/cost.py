@@ -38,7 +38,6 @@ import numpy as np
 from scipy.special import erfcx, log_ndtr, ndtr
 
 from pate._core.validation import (
-    BoolArray,
     FloatArray,
     read_only,
     require,
@@ -113,24 +112,22 @@ TEST = Bits(weight=1.005 * 2 / math.pi, width=3.2, largest=0.25)
 """The side of a threshold on which a standard normal falls when its mean moves by ``scale``."""
 
 
-def bit_weights(
-    bits: Bits, scale: FloatArray, mu_squared: FloatArray
-) -> tuple[FloatArray, BoolArray]:
-    """Return weights ``[N, W]`` of N bits at all `WIDTHS`, and which ``[N]`` are below ``mu^2``.
+def bit_weights(bits: Bits, scale: float, mu_squared: float) -> tuple[FloatArray, bool]:
+    """Return the weights ``[W]`` of a bit at all `WIDTHS`, and whether one is below ``mu^2``.
 
     Args:
-        bits: their kind.
-        scale: their scales, ``[N]``.
-        mu_squared: the charge of each without the others, ``[N]``.
+        bits: its kind.
+        scale: its scale.
+        mu_squared: the charge of the bit without others.
     """
-    plain = bits.weight * np.minimum(scale, bits.largest) ** 2
+    plain = bits.weight * min(scale, bits.largest) ** 2
     # s exp(s / 4) for s of weight pi / 2 at most: the smallest root of w = plain exp(pi w / 8)
     weight = plain
     for _ in range(40):
-        weight = plain * np.exp(math.pi / 8 * weight)
-    lighter = (scale <= bits.largest) & (weight * _ROUNDING < mu_squared)
-    fits = lighter[:, None] & (bits.width * weight[:, None] <= WIDTHS)
-    return np.where(fits, weight[:, None] * _ROUNDING, mu_squared[:, None]), lighter
+        weight = plain * math.exp(math.pi / 8 * weight)
+    lighter = scale <= bits.largest and weight * _ROUNDING < mu_squared
+    fits = (bits.width * weight <= WIDTHS) & lighter
+    return np.where(fits, weight * _ROUNDING, mu_squared), lighter
 
 
 def many_bits_mu_squared(weights: FloatArray, widths: FloatArray = WIDTHS) -> FloatArray:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 from itertools import pairwise
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 import numpy as np
 from scipy.special import log_ndtr, ndtri
@@ -27,7 +27,7 @@ from pate._core.accounting.base import (
     leaves as leaves,
     total_cost as total_cost,
 )
-from pate._core.accounting.cost import CHOICE, DEFAULT_ORDERS, TEST, WIDTHS, Bits, Cost, bit_weights
+from pate._core.accounting.cost import CHOICE, DEFAULT_ORDERS, TEST, Bits, Cost, bit_weights
 from pate._core.accounting.curves import (
     Pairs,
     bounded_range_mu_squared,
@@ -55,12 +55,10 @@ from pate._core.validation import (
     require_positive,
 )
 
-_ROWS = 512  # parameters worked on at once, so that the intermediate arrays stay in cache
-
 
 @dataclass(frozen=True, kw_only=True)
 class CurveEvent(Event):
-    """An event without delta0, given by positive numbers over which its formulas broadcast."""
+    """An event without delta0, given by positive numbers of which its formulas are functions."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -74,42 +72,25 @@ class CurveEvent(Event):
     @staticmethod
     @abstractmethod
     def rdp(*arguments: Any, **named: Any) -> FloatArray:
-        """Return curves ``[N, K]`` from orders ``[K]`` and fields in order, arrays ``[N, 1]``."""
+        """Return the curve ``[K]`` from orders ``[K]`` and the fields in order."""
 
     @staticmethod
-    def mu_squared(*arguments: Any, **named: Any) -> FloatArray:
-        """Return ``mu^2`` ``[N]`` of dominating Gaussians from fields in order, arrays ``[N]``."""
-        return np.full(arguments[0].shape, np.inf)
+    def mu_squared(*arguments: Any, **named: Any) -> Any:
+        """Return ``mu^2`` of the dominating Gaussian from the fields in order."""
+        return math.inf
 
     @staticmethod
-    def _bits(*arguments: Any) -> tuple[Bits, FloatArray] | None:
-        """Return the kind of bit behind N events, and its scales ``[N]``. None if there is none."""
+    def _bits(*arguments: Any) -> tuple[Bits, float] | None:
+        """Return the kind of bit behind the event, and its scale. None if there is none."""
         return None
 
     def cost(self, orders: FloatArray = DEFAULT_ORDERS) -> Cost:
-        return self.total((self,), np.ones(1), orders)
-
-    @classmethod
-    def total(cls, events: Sequence[Self], weights: FloatArray, orders: FloatArray) -> Cost:
-        names = cls.parameters()
-        parameters = np.stack([_values(events, name) for name in names], axis=1)
-        distinct, which = np.unique(parameters, axis=0, return_inverse=True)
-        repeats = np.bincount(which.reshape(-1), weights)
-        rdp, mu_squared = np.zeros(orders.shape), cls.mu_squared(*distinct.T)
-        bits = cls._bits(*distinct.T)
-        weights, rounds = np.zeros(WIDTHS.shape), 0.0
-        for start in range(0, len(distinct), _ROWS):
-            rows = slice(start, start + _ROWS)
-            columns = (distinct[rows, i : i + 1] for i in range(len(names)))
-            rdp += (repeats[rows, None] * cls.rdp(orders, *columns)).sum(axis=0)
-            if bits is not None:
-                kind, scale = bits
-                weight, lighter = bit_weights(kind, scale[rows], mu_squared[rows])
-                weights = weights + repeats[rows] @ weight
-                rounds += float(repeats[rows] @ lighter)
-        return Cost(
-            rdp, 0.0, float(repeats @ mu_squared), None if bits is None else weights, rounds
-        )
+        arguments = [float(getattr(self, name)) for name in self.parameters()]
+        rdp, mu_squared = self.rdp(orders, *arguments), float(self.mu_squared(*arguments))
+        if (bits := self._bits(*arguments)) is None:
+            return Cost(rdp, 0.0, mu_squared)
+        weights, lighter = bit_weights(*bits, mu_squared)
+        return Cost(rdp, 0.0, mu_squared, weights, float(lighter))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,13 +119,10 @@ class GaussianEvent(_NoiseEvent):
     rdp = staticmethod(gaussian_rdp)
     mu_squared = staticmethod(gaussian_mu_squared)
 
-    @classmethod
-    @np.errstate(over="ignore")
-    def total(cls, events: Sequence[Self], weights: FloatArray, orders: FloatArray) -> Cost:
-        """Return the cost of events, ``weights`` ``[N]`` times each: their ``mu^2`` add up."""
-        multipliers = _values(events, "noise_multiplier")
-        mu_squared = float(np.sum(weights * gaussian_mu_squared(multipliers)))
-        return Cost(gaussian_rdp(orders, 1.0) * mu_squared, 0.0, mu_squared)
+    def cost(self, orders: FloatArray = DEFAULT_ORDERS) -> Cost:
+        mu_squared = float(gaussian_mu_squared(self.noise_multiplier))
+        with np.errstate(over="ignore"):
+            return Cost(gaussian_rdp(orders, 1.0) * mu_squared, 0.0, mu_squared)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -164,7 +142,7 @@ class GaussianThresholdEvent(_NoiseEvent):
     mu_squared = staticmethod(gaussian_mu_squared)
 
     @staticmethod
-    def _bits(noise_multiplier: FloatArray) -> tuple[Bits, FloatArray]:
+    def _bits(noise_multiplier: float) -> tuple[Bits, float]:
         return TEST, 1 / noise_multiplier
 
     def pairs(self) -> Sequence[Pairs]:
@@ -198,7 +176,7 @@ class BoundedRangeEvent(_RangeEvent):
     mu_squared = staticmethod(bounded_range_mu_squared)
 
     @staticmethod
-    def _bits(eta: FloatArray) -> tuple[Bits, FloatArray]:
+    def _bits(eta: float) -> tuple[Bits, float]:
         return CHOICE, eta
 
     def pairs(self) -> Sequence[Pairs]:
@@ -228,11 +206,11 @@ class RootPeelingEvent(_RangeEvent):
         super().__post_init__()
 
     @staticmethod
-    def rdp(orders: FloatArray, eta: FloatArray, count: FloatArray) -> FloatArray:
+    def rdp(orders: FloatArray, eta: float, count: float) -> FloatArray:
         return count * bounded_range_rdp(orders, eta)
 
     @staticmethod
-    def mu_squared(eta: FloatArray, count: FloatArray) -> FloatArray:
+    def mu_squared(eta: float, count: float) -> FloatArray:
         return count * bounded_range_mu_squared(eta)
 
 
@@ -252,7 +230,7 @@ class PureDPEvent(CurveEvent):
     mu_squared = staticmethod(pure_dp_mu_squared)
 
     @staticmethod
-    def _bits(epsilon: FloatArray) -> tuple[Bits, FloatArray]:
+    def _bits(epsilon: float) -> tuple[Bits, float]:
         return CHOICE, 2 * epsilon
 
     def pairs(self) -> Sequence[Pairs]:
@@ -376,11 +354,11 @@ def _stability_cost(event: StabilityTestEvent, orders: bytes) -> Cost:
     else:
         log_delta0 = float(np.log(event.delta_test))
     # the released bit is the side of a threshold on which a Gaussian lies; its mean moves by `mu`
-    mu_squared = gaussian_mu_squared([event.sigma / window])
-    (weights,), (lighter,) = bit_weights(TEST, np.array([event.mu]), mu_squared)
+    mu_squared = float(gaussian_mu_squared(event.sigma / window))
+    weights, lighter = bit_weights(TEST, event.mu, mu_squared)
     with np.errstate(divide="ignore"):  # a test that every gap passes costs all of delta
         log_survival = float(np.log1p(-np.exp(log_delta0)))
-    return Cost(read_only(rdp), log_survival, float(mu_squared[0]), weights, float(lighter))
+    return Cost(read_only(rdp), log_survival, mu_squared, weights, float(lighter))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -476,7 +454,3 @@ class RenyiCurveEvent(Event):
     def cost(self, orders: FloatArray = DEFAULT_ORDERS) -> Cost:
         """Return a bound on the curve at ``orders`` ``[K]``, with no dominating Gaussian."""
         return Cost(renyi_curve_rdp(orders, self.orders, self.rdp), 0.0)
-
-
-def _values(events: Sequence[Event], name: str) -> FloatArray:
-    return np.array([getattr(event, name) for event in events], dtype=np.float64)

@@ -402,19 +402,6 @@ class EventContract(Contract):
         assert one_by_one.delta0 == pytest.approx(many.delta0, rel=1e-12)
         assert many.delta0 == pytest.approx(1 - (1 - once.delta0) ** 7, rel=1e-6)
 
-    def test_a_batch_is_what_its_events_are_in_any_order(self) -> None:
-        """A batch costs as much as its events one by one, in any order."""
-        relation = RELATIONS[0]
-        events = [self.event(noise, relation) for noise in self.noises]
-        counts = [3, 0, 5]
-        batch = RDPAccountant(relation=relation).compose(events, counts)
-        back = RDPAccountant(relation=relation)
-        for event, count in reversed(list(zip(events, counts, strict=True))):
-            back.compose(event, count)
-        np.testing.assert_allclose(batch.rdp, back.rdp, rtol=1e-12)
-        assert batch.delta0 == pytest.approx(back.delta0, rel=1e-12)
-        assert batch.get_epsilon(delta=0.1) == pytest.approx(back.get_epsilon(delta=0.1), rel=1e-12)
-
     @pytest.mark.parametrize("relation", RELATIONS)
     def test_json_round_trip(self, relation: NeighboringRelation) -> None:
         """An event survives JSON with its type, parameters and relation."""

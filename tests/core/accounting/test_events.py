@@ -448,9 +448,7 @@ def test_only_bits_that_weigh_less_among_many_count_as_rounds() -> None:
     choice = BoundedRangeEvent(eta=0.1, neighboring_relation=REPLACE)
     wide = BoundedRangeEvent(eta=9.0, neighboring_relation=REPLACE)
     assert [event.cost().rounds for event in (gaussian, choice, wide)] == [0, 1, 0]
-    total = BoundedRangeEvent.total(
-        (choice, choice, wide), np.array([2.0, 3.0, 4.0]), np.array([2.0])
-    )
+    total = total_cost((choice, choice, wide), (2, 3, 4), np.array([2.0]))
     assert total.rounds == 5
     assert RootPeelingEvent(eta=0.1, count=1, neighboring_relation=REPLACE).cost().mu_squared > 0
 
