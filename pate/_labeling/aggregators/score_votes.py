@@ -56,7 +56,9 @@ class Learning:
         needed: deviations until labels seem to need parts after the first.
         least_penalty: of the student's slopes, in units of the curvature of its loss.
         linear: by which the share of errors in linear answers ties the student to them.
-        steps: of descent, by which the student of a round is found.
+        steps: of descent at most, by which the student of a round is found.
+        least_step: the largest change of a logit, for each deviation along a direction, at which
+            descent ends before that.
     """
 
     prior_logits: tuple[float, ...] = (0.0, *np.geomspace(0.1, 1e6, 29).tolist())
@@ -70,6 +72,7 @@ class Learning:
     least_penalty: float = 1e-3
     linear: float = 100.0
     steps: int = 50
+    least_step: float = 1e-4
 
 
 LEARNING = Learning()
@@ -279,12 +282,13 @@ class Learner:
         Its slopes have a penalty by which they are shrunk as those of the linear answers are, if
         they are small. Another pulls them towards these answers' own logistic fit, the more the
         less is known: few public samples, or much noise, do not tell the difference. Found by
-        Nesterov's method: the curvature along each direction is at most a quarter.
+        Nesterov's method, in float32: the curvature along each direction is at most a quarter.
         """
         samples, unit = self._geometry.samples, np.sqrt(self._geometry.variances)[:, None]
-        rows = samples * (self._geometry.unit / unit.T)
+        rows = (samples * (self._geometry.unit / unit.T)).astype(np.float32)
         linear = self._slopes * unit
-        _, steepness = match_logistic_moments(self._levels, rows @ linear)
+        fitted = rows @ linear.astype(np.float32)
+        _, steepness = match_logistic_moments(self._levels, fitted.astype(np.float64))
         toward = steepness * linear
         tiny = 1e-20
         squares = np.maximum((toward**2).sum(axis=0), tiny)
@@ -297,12 +301,15 @@ class Learner:
         for _ in range(LEARNING.steps):
             after = (1 + math.sqrt(1 + 4 * momentum**2)) / 2
             look = slopes + (momentum - 1) / after * (slopes - before)
-            predicted = expit(center + rows @ look)
+            predicted = expit(center.astype(np.float32) + rows @ look.astype(np.float32))
             gradient = rows.T @ predicted / len(rows) - self._moments / unit
             gradient += shrunk * look + anchor * (look - toward)
             before, momentum = slopes, after
             slopes = look - gradient / (0.25 + shrunk + anchor)
-            center = center - 4 * (predicted.mean(axis=0) - self._levels)
+            raised = 4 * (self._levels - predicted.mean(axis=0, dtype=np.float64))
+            center = center + raised
+            if max(np.abs(slopes - before).max(), np.abs(raised).max()) < LEARNING.least_step:
+                break
         self._center, self._steep = center, slopes / unit
 
     def _shrinkage(self, estimates: FloatArray, noise: FloatArray) -> FloatArray:
