@@ -224,8 +224,13 @@ _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # PyYAML may have been 
 
 
 def read_yaml(text: str, what: str = "YAML") -> Any:
-    """Return the content of a YAML text. Raises ``ValueError`` as `read_documents` does."""
-    documents = read_documents(text, what)
+    """Return the content of a YAML text.
+
+    Raises ``ValueError`` if it is not YAML of one document, or as `require_plain_yaml` does.
+    """
+    require_plain_yaml(text, what)
+    with expecting(what, yaml.YAMLError, ValueError):
+        documents = [*yaml.load_all(text, Loader=_LOADER)]
     require(len(documents) < 2, f"{what} of one document", documents=len(documents))
     return documents[0] if documents else None
 
@@ -236,16 +241,6 @@ def load_yaml(path: Path) -> Any:
     with expecting(what, UnicodeError):
         text = read_text(path)
     return read_yaml(text, what)
-
-
-def read_documents(text: str, what: str = "YAML") -> list[Any]:
-    """Return the contents of the documents of a YAML text.
-
-    Raises ``ValueError`` if it is not YAML, or as `require_plain_yaml` does.
-    """
-    require_plain_yaml(text, what)
-    with expecting(what, yaml.YAMLError, ValueError):
-        return list(yaml.load_all(text, Loader=_LOADER))
 
 
 def require_plain_yaml(text: str, what: str = "YAML") -> None:

@@ -13,9 +13,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-import yaml
-
-from pate._core.files.reading import read_documents, read_text
 from pate._core.validation import did_you_mean, naming_own_faults, require
 
 OPTION, OWNER = "--code", "--owner"
@@ -148,19 +145,3 @@ def _shipped_file(path: str) -> str:
     if place != "configs" or folder is None or Path(path).exists():
         return path
     return str(folder.joinpath(*file))
-
-
-def unpack_recipe(file: Path, folder: Path, names: Sequence[str]) -> None:
-    """Write the YAML documents of a file into a folder, each under the next of ``names``.
-
-    Raises ``ValueError`` if there are not as many, or one is no mapping of settings.
-    """
-    documents = read_documents(read_text(file), f"YAML in {file}")
-    require(
-        len(documents) == len(names),
-        f"{len(names)} YAML documents in {file}, as `pate run RECIPE --print_config` prints them",
-        documents=len(documents),
-    )
-    for name, document in zip(names, documents, strict=True):
-        require(isinstance(document, dict), f"settings of {name} in {file}", document=document)
-        (folder / name).write_text(yaml.safe_dump(document))

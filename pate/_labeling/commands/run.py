@@ -37,7 +37,7 @@ from pate._labeling.commands.parsing import (
     run_command,
     settings_of,
 )
-from pate._labeling.commands.places import PARTS, find_recipe, unpack_recipe
+from pate._labeling.commands.places import PARTS, find_recipe
 from pate._labeling.commands.recipes import DECLARED, draft_recipe, print_remarks
 from pate._labeling.commands.stages import (
     read_label,
@@ -62,21 +62,9 @@ def main(args: Sequence[str]) -> None:
     """Run `pate run`."""
     words, overrides = by_part(args)
     options = _parser().parse_args(words)
-    require(
-        (options.recipe is None) != (options.config is None),
-        "a recipe, or --config with a file that --print_config wrote",
-    )
-    if options.config is None:
-        folder = find_recipe(options.recipe)
-        _run(folder, folder.resolve().name, overrides, options)
-        return
-    with TemporaryDirectory(prefix="pate") as place:
-        unpack_recipe(options.config, Path(place), [f"{part}.yaml" for part in PARTS])
-        _run(Path(place), options.config.stem, overrides, options)
-
-
-def _run(folder: Path, name: str, overrides: Overrides, options: Namespace) -> None:
-    recipe = Recipe(folder, options.run or Path("runs") / name, overrides, options.ledger)
+    folder = find_recipe(options.recipe)
+    root = options.run or Path("runs") / folder.resolve().name
+    recipe = Recipe(folder, root, overrides, options.ledger)
     if options.print_config:
         print(recipe.text(), end="")
         return
@@ -242,13 +230,7 @@ class Recipe:
 _OPTIONS: Mapping[str, Mapping[str, Any]] = {
     "recipe": {
         "type": Path,
-        "nargs": "?",
         "help": "the folder, or the name of a shipped recipe, such as faces",
-    },
-    "--config": {
-        "type": Path,
-        "help": "in place of a recipe: a file with the settings of all stages, as --print_config"
-        " prints them",
     },
     "--run": {"type": Path, "help": "folder of the run; by default runs/ and the recipe's name"},
     "--overwrite": {**FLAG, "help": "redo stages with changed settings"},

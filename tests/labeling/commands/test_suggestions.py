@@ -53,8 +53,8 @@ SAID = {
     "stdent fit": "unknown command: stdent fit; did you mean student fit?",
     "run faces --trainer.max_epochs 3": "; did you mean --student.trainer.max_epochs?",
     "run faces --num_queries 3": "Expected --label.num_queries in place of --num_queries",
-    "run": "Expected a recipe, or --config with a file that --print_config wrote",
-    "run faces --config other.yaml": "Expected a recipe, or --config",
+    "run": "the following arguments are required: recipe",
+    "run faces --config other.yaml": "a known option, got --config",
     f"{LABEL} --aggregator NoisyVotes --aggregator.sigma_gap 40": "got --aggregator.sigma_gap; did you mean"
     " sigma_votes? (`pate label --aggregator.help NoisyVotes` lists them)",
     f"{LABEL} --aggregator='{STABLE}'": "Expected a setting of StableTopK (neighboring_relation, ",
