@@ -25,7 +25,7 @@ from pathlib import Path
 from stat import S_ISREG
 from struct import Struct
 from tokenize import TokenError
-from typing import IO, TYPE_CHECKING, Any, Literal, Self
+from typing import IO, TYPE_CHECKING, Any, Literal
 from zipfile import ZIP_STORED, BadZipFile, ZipFile, ZipInfo, is_zipfile
 
 import numpy as np
@@ -386,59 +386,6 @@ def _require_few_members(file: IO[bytes]) -> int:
 
 class _DamagedError(ValueError):
     """An archive or array of an unknown kind, or one that does not match its header."""
-
-
-@dataclass(frozen=True)
-class Blocks:
-    """A large array of an ``.npz`` file, whose blocks of rows are read during iteration.
-
-    Attributes:
-        shape: its shape.
-    """
-
-    shape: tuple[int, ...]
-    _path: Path
-    _member: str
-    _what: str
-
-    @classmethod
-    def find(cls, path: Path, name: str, *, what: str) -> Self | None:
-        """Return an array of an ``.npz`` file, or None if it has no such array.
-
-        Raises ``ValueError`` as `read_arrays` does.
-        """
-        with opened_archive(path, f"{what} in {path}") as archive:
-            members = [
-                member
-                for member in archive.infolist()
-                if member.filename.removesuffix(".npy") == name
-            ]
-            if not members:
-                return None
-            shape, *_ = _header(archive, members[-1])
-        return cls(shape, path, members[-1].filename, what)
-
-    def __iter__(self) -> Iterator[NDArray[Any]]:
-        """Yield blocks of rows, or all rows at once of an array stored by columns.
-
-        Raises ``ValueError`` as `read_arrays` does.
-        """
-        with opened_archive(self._path, f"{self._what} in {self._path}") as archive:
-            member = archive.getinfo(self._member)
-            with archive.open(member) as file:
-                shape, order, dtype = _require_fitting(file, member.file_size, member.filename)
-                if order == "F":
-                    yield _array(archive, member, mapped=False)
-                    return
-                row = math.prod(shape[1:]) * dtype.itemsize
-                step = max(1, _BLOCK // max(1, row))
-                for start in range(0, shape[0], step):
-                    count = min(step, shape[0] - start)
-                    content = file.read(count * row)
-                    if len(content) < count * row:
-                        raise _DamagedError(f"a damaged one ({member.filename} ends early)")
-                    yield np.frombuffer(content, dtype=dtype).reshape(count, *shape[1:])
-                file.read()  # compares the checksum at the end
 
 
 def read_array(path: Path, *, what: str = "an .npy file of one plain array") -> NDArray[Any]:

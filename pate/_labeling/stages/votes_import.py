@@ -12,7 +12,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol, Self
 
@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike
 
 from pate._core.accounting.history import PrivacyUnit
 from pate._core.accounting.ledger import ledger_beside, ledger_in
-from pate._core.files.reading import Blocks, Json, Stream, digest, read_arrays
+from pate._core.files.reading import Json, Stream, digest, read_arrays
 from pate._core.files.writing import write_arrays
 from pate._core.validation import (
     LARGEST,
@@ -66,12 +66,8 @@ from pate._labeling.votes.kinds import (
     ScoreArray,
     Scores,
     Votes,
-    pack_ballots,
     require_counts,
-    shape_by_teacher,
-    unpack_ballots,
 )
-from pate._labeling.votes.voters import encode_scores
 
 _KINDS = [kind for kind in Votes.kinds.values() if issubclass(kind, Filed)]
 _BY_TEACHER = ", ".join(kind.content for kind in _KINDS if kind is not Counts)
@@ -113,8 +109,6 @@ class NamedVotes:
     counts: IntArray | None = None
     num_teachers: int | None = None
     features: FloatArray | None = None
-    # [T, N, ceil(C / 8)], in place of ballots that are read in blocks; counts are known too
-    _packed: UInt8Array | None = field(default=None, init=False, repr=False)
 
     def __post_init__(self) -> None:
         ids, names = _texts("ids", self.ids), _texts("label_names", self.label_names)
@@ -130,9 +124,6 @@ class NamedVotes:
             require_count(1, num_teachers=teachers)
             counts = require_counts(Counts.checked(votes, shape), teachers)
             values[form], num_voting = counts.astype(np.int64)[order], teachers
-        elif isinstance(votes, Blocks):
-            values["_packed"], values["counts"] = _packed_ballots(votes, order, shape)
-            values[form], num_voting = None, len(values["_packed"])
         else:
             values[form] = kinds[0].checked(votes, shape)[order]
             num_voting = values[form].shape[1]
@@ -172,16 +163,9 @@ class NamedVotes:
 
         Raises ``ValueError`` in one line.
         """
-        return cls._read(path, packed=False)
-
-    @classmethod
-    def _read(cls, path: Path, *, packed: bool) -> Self:
-        """Read votes; optionally pack ballots block by block, as there may be many."""
-        unread = ("ballots",) if packed else ()
-        optional = [name for name in _NAMES[2:] if name not in unread]
-        values = dict[str, Any](read_arrays(path, _NAMES[:2], optional, unread=unread, what=_FILE))
-        if packed:
-            values["ballots"] = Blocks.find(path, "ballots", what=_FILE)
+        values = dict[str, Any](
+            read_arrays(path, _NAMES[:2], _NAMES[2:], mapped=("ballots", "scores"), what=_FILE)
+        )
         try:
             if (teachers := values.get("num_teachers")) is not None:
                 wrong = {"shape": teachers.shape, "dtype": str(teachers.dtype)}
@@ -201,14 +185,8 @@ class NamedVotes:
         write_arrays(Path(path), **arrays)
 
     @property
-    def kind(self) -> type[Votes]:
+    def kind(self) -> type[Filed]:
         """The kind of the votes."""
-        return self._filed
-
-    @property
-    def _filed(self) -> type[Filed]:
-        if self._packed is not None:
-            return Ballots
         return next(kind for kind in _KINDS if getattr(self, kind.array) is not None)
 
     def to_store(self, kind: type[Votes]) -> UInt8Array | None:
@@ -216,18 +194,13 @@ class NamedVotes:
 
         Ballots are packed, unless they are stored as `Scores`.
         """
-        if self._packed is not None and kind is Scores:
-            return encode_scores(unpack_ballots(self._packed, len(self.label_names)))
-        if self._packed is not None:
-            return self._packed
-        filed = Scores if kind is Scores else self._filed
-        return filed.stored(getattr(self, self._filed.array))
+        filed = Scores if kind is Scores else self.kind
+        return filed.stored(getattr(self, self.kind.array))
 
     def sums(self) -> IntArray:
         """Return `Counts.summed` of the votes."""
-        kind = Counts if self._packed is not None else self._filed
         assert self.num_teachers is not None
-        return kind.summed(getattr(self, kind.array), self.num_teachers)
+        return self.kind.summed(getattr(self, self.kind.array), self.num_teachers)
 
     def fingerprint(self) -> str:
         """Return a hash of all names, votes and features. PRIVATE."""
@@ -397,8 +370,8 @@ class Silos:
 
 
 def read_votes(source: NamedVotes | Path) -> NamedVotes:
-    """Return the votes of a silo; ballots in a file are counted and packed to an eighth."""
-    return NamedVotes._read(source, packed=True) if isinstance(source, Path) else source
+    """Return the votes of a silo."""
+    return NamedVotes.read(source) if isinstance(source, Path) else source
 
 
 def _place(source: NamedVotes | Path, number: int) -> str:
@@ -421,21 +394,6 @@ def _texts(name: str, values: ArrayLike) -> StrArray:
         require_label_names(name, texts.tolist())
     require_distinct(name, texts.tolist())
     return texts
-
-
-def _packed_ballots(
-    ballots: Blocks, order: IntArray, shape: tuple[int, int]
-) -> tuple[UInt8Array, IntArray]:
-    """Return ballots ``[T, N, ceil(C / 8)]`` and their counts ``[N, C]``, samples in ``order``."""
-    size, teachers, labels = shape_by_teacher("ballots", ballots.shape, shape)
-    packed = np.empty((teachers, size, -(-labels // 8)), dtype=np.uint8)
-    counts, rows = np.empty(shape, dtype=np.int64), np.argsort(order)
-    for block in ballots:
-        checked = Ballots.checked(block, (len(block), labels))
-        chosen, rows = np.split(rows, [len(block)])
-        counts[chosen] = checked.sum(axis=1, dtype=np.int64)
-        packed[:, chosen] = pack_ballots(checked.swapaxes(0, 1))
-    return packed, counts
 
 
 def _checked_features(features: ArrayLike, size: int) -> FloatArray:

@@ -408,8 +408,10 @@ class Member:
             "ballots or counts, which can be summed",
             **{votes.kind.form: self.votes.name},
         )
-        assert votes.counts is not None
-        return votes.counts[rows_of(ids, votes.ids)]
+        rows, ballots = rows_of(ids, votes.ids), votes.ballots
+        if ballots is None:
+            return np.asarray(votes.counts)[rows]
+        return np.asarray(ballots[rows].sum(axis=1, dtype=np.int64))
 
 
 Revealed = Mapping[str, Mapping[str, bytes]]
