@@ -22,7 +22,7 @@ from numpy.typing import ArrayLike
 
 from pate._core.files.reading import opened, read_arrays, read_yaml
 from pate._core.validation import Faults, InputError, require
-from pate._labeling.data.arrays import OPTIONAL, roles_of
+from pate._labeling.data.arrays import GIVE_IDS, OPTIONAL, roles_of
 from pate._labeling.data.label_table import (
     LABELS,
     UNNAMED,
@@ -89,8 +89,6 @@ class Declared:
         features: the columns of features, such as age,sex, or of texts. All others are left out.
         unknown_labels: the sign of labels that are unknown.
         kind: the kind of data, unless their names tell it.
-        random_ids: write a copy of a CSV file that has no ids, with a column of random ones, and
-            read the copy. Keep it.
         copies: public records may be private ones, too, which nothing protects then.
     """
 
@@ -105,7 +103,6 @@ class Declared:
     features: str | None = None
     unknown_labels: UnknownLabels | None = None
     kind: str | None = None
-    random_ids: Path | None = None
     copies: bool = False
 
     @property
@@ -334,9 +331,10 @@ def _ask(
         options.extend(answer.replace("COLUMN", first) for answer in answers)
 
     if identity not in table.values:
-        kind = "names of picture files" if content == "file" else "ids, one for each record"
-        copy = "" if content == "file" else "; --random_ids COPY.csv writes a copy with random ones"
-        ask(f"a column `{identity}` of {kind}, or --id COLUMN{copy}", _names_each, "--id COLUMN")
+        kind = "names of picture files"
+        if content != "file":
+            kind = f"ids, one for each record, {GIVE_IDS}"
+        ask(f"a column `{identity}` of {kind}, or --id COLUMN", _names_each, "--id COLUMN")
     if content == "text" and "text" not in {*table.values, *declared.names(content)}:
         ask("a column `text`, or --features COLUMN of texts", _is_text, "--features COLUMN")
     if group is None and declared.group_pattern is None and not declared.no_group:
@@ -356,8 +354,6 @@ def _ask(
                 may_name,
                 f"--group_pattern '{next(iter(patterns))}'" if patterns else "--group COLUMN",
             )
-            if identity in free:
-                options.append("--random_ids COPY.csv")
     if declared.labels is None:
         likely = [name for name, values in free.items() if len(_levels(values)) == 2]
         ask(

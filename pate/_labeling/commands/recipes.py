@@ -4,26 +4,24 @@
 for what is not declared. The package of a plug-in passes its own tests.
 """
 
-import csv
 import json
 import re
 import shlex
 import textwrap
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from importlib.util import find_spec
 from keyword import iskeyword
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
-from uuid import uuid4
 
 import yaml
 
 from pate._core.accounting.cost import format_guess
 from pate._core.files.reading import Json, read_bytes, read_text, read_yaml
-from pate._core.files.writing import atomic_write, remove_drafts, write_text
+from pate._core.files.writing import remove_drafts, write_text
 from pate._core.settings import Partial, decode
 from pate._core.transaction import suited_delta
 from pate._core.validation import UNKNOWN, UInt8Array, require, require_given
@@ -41,6 +39,7 @@ from pate._labeling.commands.evidence import (
     read_table,
 )
 from pate._labeling.commands.parsing import FLAG, run_command
+from pate._labeling.data.arrays import GIVE_IDS
 from pate._labeling.data.label_table import is_table
 from pate._labeling.data.records import Role
 from pate._labeling.data.source import DataSource, TableSource
@@ -202,9 +201,6 @@ def draft_recipe(
         ValueError: with a line for each fault of the data.
     """
     named = declared.kind or _kind_of(data, declared)
-    if declared.random_ids is not None:
-        data, identity = _with_random_ids(named, data, declared.random_ids)
-        declared = replace(declared, id=identity, random_ids=None)
     draft = declared_draft(declared, _KINDS[named].content)
     grouped = declared.group is not None or declared.group_pattern is not None
     label = _template("label.yaml")
@@ -231,31 +227,6 @@ def _print_question(question: UndeclaredError, words: Sequence[str], declared: D
         if value is not None and value is not False:
             options += [f"--{name}"] if value is True else [f"--{name}", str(value)]
     print("Then, for example:", shlex.join(["pate", *words, *options]), *question.options)
-
-
-def _with_random_ids(kind: str, data: Path | None, copy: Path) -> tuple[Path, str]:
-    """Write a copy of a table with a column of random ids; return its path, and their column.
-
-    The ids come from the system's generator: they name records, and must say nothing about them.
-    """
-    fits = data is not None and kind in ("csv", "text") and copy.suffix == ".csv"
-    require(fits, "--random_ids COPY.csv of a table", kind=kind, random_ids=str(copy))
-    assert data is not None
-    table, _ = read_table(data)
-    name = "record_id" if "id" in table.values else "id"
-    require(name not in table.values, f"a table without a column `{name}` in {data}")
-    if copy.exists():
-        held = read_table(copy)[0].values
-        same = held.pop(name, None) is not None and held == table.values
-        require(same, "a new file for the copy with ids", random_ids=str(copy))
-        return copy, name
-    with atomic_write(copy, "w") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow([name, *table.values])
-        rows = zip(*table.values.values(), strict=True)
-        writer.writerows([uuid4().hex, *row] for row in rows)
-    copy.chmod(0o600)
-    return copy, name
 
 
 def _kind_of(data: Path | None, declared: Declared) -> str:
@@ -310,12 +281,12 @@ def _read(
     except ValueError as error:
         by_field = "permanent_ids=True says that these do"
         if refuse or by_field not in str(error):
-            line = str(error).replace(by_field, "--random_ids COPY.csv writes random ones")
+            line = str(error).replace(by_field, f"they are {GIVE_IDS}")
             raise ValueError(line.replace("copies=True", "--copies")) from None
         draft.remarks.append(
             "The ids look like numbers of rows, which change when an earlier record is removed."
-            " Give each record an id for good, as --random_ids COPY.csv does; or, if a register"
-            " assigned these numbers, write `permanent_ids: true` in data.yaml."
+            f" Ids are {GIVE_IDS}; or, if a register assigned these numbers, write"
+            " `permanent_ids: true` in data.yaml."
         )
     grouped = records[Role.PRIVATE].groups is not None and not declared.no_group
     if grouped:

@@ -45,7 +45,7 @@ _ROWS_OF = ("X", "Y", "ids", "split", "group")
 """Arrays with a row for each record."""
 _ROWS = 64
 """Rows read from a file at once. The system maps much around each, which counts as memory."""
-_GIVE_IDS = "given once, when they are collected, such as uuid.uuid4().hex"
+GIVE_IDS = "given once, when they are collected, such as uuid.uuid4().hex"
 
 
 class Arrays(TableSource):
@@ -121,7 +121,7 @@ class Arrays(TableSource):
             names = _label_names(arrays, source=source)
         with faults.gather():
             require(
-                "ids" in arrays, f"the records' own ids in {source}, {_GIVE_IDS}", missing=["ids"]
+                "ids" in arrays, f"the records' own ids in {source}, {GIVE_IDS}", missing=["ids"]
             )
             ids = as_text(arrays["ids"])
             require_distinct(f"ids of {source}", ids.tolist())

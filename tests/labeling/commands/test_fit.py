@@ -55,7 +55,7 @@ def test_a_hopeless_epsilon_is_refused_before_payment(
     assert not LEDGER.exists() and not Path("runs", "stays", "public").exists()
 
 
-def test_numbers_of_rows_are_refused_with_the_option_that_helps(
+def test_numbers_of_rows_are_refused_with_what_helps(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -64,7 +64,7 @@ def test_numbers_of_rows_are_refused_with_the_option_that_helps(
     told = ["--labels", "sick", "--no_group", "--public_fraction", "0.3", "--epsilon", "1"]
     assert cli.main(["fit", "rows.csv", *told]) == 2
     line = capsys.readouterr().err.splitlines()[-1]
-    assert line.endswith("as row numbers do not; --random_ids COPY.csv writes random ones")
+    assert line.endswith("as row numbers do not; they are given once, when they are collected, such as uuid.uuid4().hex")
 
 
 def test_the_command_of_the_readme_pays_once(

@@ -1,7 +1,6 @@
 """`pate init` writes recipes that run."""
 
 import csv
-import re
 import shutil
 from io import StringIO
 from pathlib import Path
@@ -157,32 +156,6 @@ def test_unknown_labels_of_arrays_are_guessed(
     assert "of 397 known" in " ".join(capsys.readouterr().out.split())
 
 
-def test_records_without_ids_get_random_ones(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    rows = [f"{i / 8},{i % 2},{[*Role][i % 3].value}" for i in range(30)]
-    Path("mine.csv").write_text("\n".join(["age,gout,split", *rows]))
-    words = ["init", "my", "--data", "mine.csv", "--labels", "gout", "--no_group"]
-    assert cli.main(words) == 2
-    assert "--random_ids COPY" in capsys.readouterr().err
-    assert cli.main([*words, "--random_ids", "copy.csv"]) == 0
-    source = read_data(Path("my", "data.yaml"))
-    ids = [name for role in Role for name in source.load(role).ids.tolist()]
-    assert len(set(ids)) == 30 and all(re.fullmatch("[0-9a-f]{32}", name) for name in ids)
-    assert Path("copy.csv").stat().st_mode & 0o777 == 0o600
-    source.require_distinct()
-    assert cli.main([*words, "--random_ids", "copy.csv"]) == 0
-    assert [name for role in Role for name in source.load(role).ids.tolist()] == ids
-    Path("mine.csv").write_text("\n".join(["age,gout,split", *rows[1:]]))
-    for wrong, message in (
-        ([*words, "--random_ids", "copy.csv"], "a new file for the copy"),
-        (["init", "m", "--kind", "npz", "--data", "m.npz", "--random_ids", "c.csv"], "of a table"),
-    ):
-        assert cli.main(wrong) == 2
-        assert message in capsys.readouterr().err
-
-
 def init(
     folder: Path, capsys: pytest.CaptureFixture[str], head: str, rows: list[str], *words: str
 ) -> tuple[int, str, str]:
@@ -276,20 +249,15 @@ def test_all_that_is_not_declared_is_asked_at_once(
     assert len(read_data(tmp_path / "my" / "data.yaml").load(Role.PUBLIC)) == 60
 
 
-def test_an_id_of_persons_is_a_group_and_records_get_others(
+def test_an_id_of_persons_is_asked_about(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
     rows = [f"p{i // 4},{i / 7},{i % 2},{[*Role][i // 4 % 3].value}" for i in range(120)]
     given = ("id,age,gout,split", rows, "--labels", "gout")
     status, out, _ = init(tmp_path, capsys, *given)
-    assert status == 2 and out.endswith("--group id --random_ids COPY.csv")
+    assert status == 2 and out.endswith("--group id")
     assert init(tmp_path, capsys, *given, "--no_group")[2].count("each `id` once") == 1
-    assert init(tmp_path, capsys, *given, "--group", "id", "--random_ids", "copy.csv")[0] == 0
-    private = read_data(tmp_path / "my" / "data.yaml").load(Role.PRIVATE)
-    assert private.groups is not None and {*private.groups.tolist()} == {
-        f"p{i}" for i in range(0, 30, 3)
-    }
 
 
 def test_the_recipe_follows_from_no_private_cell(

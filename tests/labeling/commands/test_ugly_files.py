@@ -97,7 +97,7 @@ FILES = {
         said="2 labels: Flu (A), Flu (B).",
     ),
     "an id of another name": Ugly(renamed(PLAIN, "id,", "patient,"), ("--id", "patient")),
-    "no id": Ugly(without(PLAIN, 0), refused="--random_ids COPY.csv writes a copy"),
+    "no id": Ugly(without(PLAIN, 0), refused="given once, when they are collected"),
     "no tests": Ugly(
         PLAIN.replace(",test,", ",public,"), said="--test_fraction 0.3 takes a share of the public"
     ),
