@@ -105,8 +105,8 @@ class Arrays(TableSource):
             permanent_ids=permanent_ids,
             unknown_labels=unknown_labels,
             copies=copies,
+            shifted=shifted,
         )
-        self.shifted = shifted
         require_fractions(public_fraction, test_fraction)
         self._fractions = public_fraction, test_fraction
 

@@ -353,7 +353,7 @@ class PictureFolder(TableSource):
         labels: names of the labels to learn. None for all.
         features: a public map of the pictures.
         unknown_labels: the sign of a label that is unknown. None if all must be known.
-        copies: whether public pictures may be private ones, too.
+        facts: ``copies`` and ``shifted``, as of `TableSource`.
     """
 
     def __init__(
@@ -363,10 +363,9 @@ class PictureFolder(TableSource):
         labels: Sequence[str] | None,
         features: FeatureMap | None,
         unknown_labels: UnknownLabels | None = None,
-        *,
-        copies: bool = False,
+        **facts: bool,
     ) -> None:
-        super().__init__(root, labels, features, unknown_labels=unknown_labels, copies=copies)
+        super().__init__(root, labels, features, unknown_labels=unknown_labels, **facts)
         require_count(8, size=size)
         self.root, self.size = self.path, size
         self._checked: set[Role] = set()  # whose files are distinct, and there
@@ -573,8 +572,9 @@ class PictureTable(PictureFolder):
             group_pattern=group_pattern,
             encoding=encoding,
         )
-        super().__init__(root, size, None, features, reading.unknown, copies=copies)
-        self.shifted = shifted
+        super().__init__(
+            root, size, None, features, reading.unknown, copies=copies, shifted=shifted
+        )
         self.path, self._reading = self.root / expand_path(table), reading
         self.grouping = reading.grouping
 

@@ -65,9 +65,13 @@ class DataSource(RecordsInitArgs, ABC):
     Args:
         features: a public map of the raw features, applied for teachers and student alike. None for
             the raw features.
-        permanent_ids: the value of `permanent_ids`.
-        unknown_labels: the value of `unknown_labels`.
-        copies: the value of `copies`.
+        permanent_ids: whether ids such as 0, 1, 2 in the order of the records are permanent, as in
+            a register. Otherwise they are row numbers, which change when a record goes: teachers
+            refuse them.
+        unknown_labels: whether labels may be unknown (`UNKNOWN`), a public fact. Otherwise records
+            with such labels are refused.
+        copies: whether public samples may be private records, too, under other ids. Otherwise they
+            are refused: public samples are published, and nothing protects them.
 
     Attributes:
         feature_map: the public map of the features, or None if teachers and student see the raw
@@ -94,9 +98,9 @@ class DataSource(RecordsInitArgs, ABC):
         copies: bool = False,
     ) -> None:
         self.feature_map = features
-        self._copies = copies
-        self._permanent_ids = permanent_ids
-        self._unknown_labels = unknown_labels
+        self.permanent_ids = permanent_ids
+        self.unknown_labels = unknown_labels
+        self.copies = copies
         self._records: dict[Role, Records] = {}
         self._compared: tuple[str | None, ...] = ()  # identities of files among which are no copies
 
@@ -115,32 +119,6 @@ class DataSource(RecordsInitArgs, ABC):
         Raises:
             ValueError: in one line, if the source cannot be used.
         """
-
-    @property
-    def permanent_ids(self) -> bool:
-        """Whether ids such as 0, 1, 2 in the order of the records are permanent, as in a register.
-
-        False (the default) if they would be row numbers, which change when a record goes: teachers
-        refuse them.
-        """
-        return self._permanent_ids
-
-    @property
-    def unknown_labels(self) -> bool:
-        """Whether labels may be unknown (`UNKNOWN`), a public fact.
-
-        False (the default) if records with such labels are refused.
-        """
-        return self._unknown_labels
-
-    @property
-    def copies(self) -> bool:
-        """Whether public samples may be private records, too, under other ids.
-
-        False (the default) if they are refused: public samples are published, and nothing protects
-        them.
-        """
-        return self._copies
 
     @property
     def ledger_path(self) -> Path | None:
@@ -304,6 +282,7 @@ class TableSource(DataSource):
         permanent_ids: whether ids that number the rows are permanent.
         unknown_labels: the sign of a label that is unknown. None if all must be known.
         copies: whether public samples may be private records, too.
+        shifted: whether public samples may differ from private records in place and scale.
     """
 
     def __init__(
@@ -315,6 +294,7 @@ class TableSource(DataSource):
         permanent_ids: bool = False,
         unknown_labels: UnknownLabels | None = None,
         copies: bool = False,
+        shifted: bool = False,
     ) -> None:
         super().__init__(
             features=features,
@@ -322,9 +302,8 @@ class TableSource(DataSource):
             unknown_labels=unknown_labels is not None,
             copies=copies,
         )
-        self._unknown = unknown_labels
-        self.path = expand_path(path)
-        self._wanted = labels
+        self._unknown, self._wanted = unknown_labels, labels
+        self.path, self.shifted = expand_path(path), shifted
 
     @cached_property
     def _table(self) -> Table:
@@ -421,20 +400,17 @@ class PythonFile(DataSource):
     ) -> None:
         self.path = expand_path(path)
         self.name = name
-        self._settings = settings or {}
-        super().__init__(features=features or self.source.feature_map)
+        self.source = source = self._made(settings or {})
+        super().__init__(
+            features=features or source.feature_map,
+            permanent_ids=source.permanent_ids,
+            unknown_labels=source.unknown_labels,
+            copies=source.copies,
+        )
+        self.grouping, self.shifted = source.grouping, source.shifted
 
-    @property
-    def grouping(self) -> str:  # type: ignore[override]
-        return self.source.grouping
-
-    @property
-    def shifted(self) -> bool:  # type: ignore[override]
-        return self.source.shifted
-
-    @cached_property
-    def source(self) -> DataSource:
-        """The source that is made of the settings."""
+    def _made(self, settings: dict[str, Any]) -> DataSource:
+        """Return the source that is made of the settings."""
         require(self.path.is_file(), "a file of Python", path=str(self.path))
         with self._naming_faults():
             make: Any = getattr(_module(self.path), self.name, None)
@@ -444,9 +420,9 @@ class PythonFile(DataSource):
             name=self.name,
         )
         with expecting(f"settings of {self.name} in {self.path}", TypeError):
-            signature(make).bind(**self._settings)
+            signature(make).bind(**settings)
         with self._naming_faults():
-            source = make(**self._settings)
+            source = make(**settings)
         require(
             isinstance(source, DataSource),
             f"a pate.data.DataSource from {self.name} in {self.path}",
@@ -465,18 +441,6 @@ class PythonFile(DataSource):
     @property
     def ledger_path(self) -> Path | None:
         return self.source.ledger_path
-
-    @property
-    def permanent_ids(self) -> bool:
-        return self.source.permanent_ids
-
-    @property
-    def unknown_labels(self) -> bool:
-        return self.source.unknown_labels
-
-    @property
-    def copies(self) -> bool:
-        return self.source.copies
 
     def load(self, role: Role) -> Records:
         with self._naming_faults():

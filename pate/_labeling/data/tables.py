@@ -55,28 +55,20 @@ from pate._labeling.data.source import Table, TableSource
 
 
 class LabeledTable(TableSource):
-    """A source of one CSV or parquet file with labels."""
+    """A source of one CSV or parquet file with labels.
 
-    def _open(
-        self,
-        path: Path,
-        reading: TableReading,
-        features: FeatureMap | None,
-        *,
-        permanent_ids: bool,
-        copies: bool,
+    Args:
+        path: the file.
+        reading: the settings of its columns.
+        features: a public map of the features.
+        facts: as of `TableSource`.
+    """
+
+    def __init__(
+        self, path: Path, reading: TableReading, features: FeatureMap | None, **facts: bool
     ) -> None:
-        """Take the file and the settings of its columns, as each class calls its own."""
-        super().__init__(
-            path,
-            None,
-            features,
-            permanent_ids=permanent_ids,
-            unknown_labels=reading.unknown,
-            copies=copies,
-        )
-        self._reading = reading
-        self.grouping = reading.grouping
+        super().__init__(path, None, features, unknown_labels=reading.unknown, **facts)
+        self._reading, self.grouping = reading, reading.grouping
 
 
 class TextTable(LabeledTable):
@@ -144,8 +136,9 @@ class TextTable(LabeledTable):
             unknown_labels=unknown_labels,
             encoding=encoding,
         )
-        self._open(path, reading, features, permanent_ids=permanent_ids, copies=copies)
-        self.shifted = shifted
+        super().__init__(
+            path, reading, features, permanent_ids=permanent_ids, copies=copies, shifted=shifted
+        )
         require_count(2, num_features=num_features)
         self.num_features = num_features
         self.sentences = sentences
@@ -345,8 +338,9 @@ class NumberTable(LabeledTable):
             unknown_labels=unknown_labels,
             encoding=encoding,
         )
-        self._open(path, reading, features, permanent_ids=permanent_ids, copies=copies)
-        self.shifted = shifted
+        super().__init__(
+            path, reading, features, permanent_ids=permanent_ids, copies=copies, shifted=shifted
+        )
         both = sorted(set(labels) & set(columns or ()))
         require(not both, "columns that are labels or features", both=both)
         self._columns = columns

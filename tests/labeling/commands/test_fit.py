@@ -64,7 +64,9 @@ def test_numbers_of_rows_are_refused_with_what_helps(
     told = ["--labels", "sick", "--no_group", "--public_fraction", "0.3", "--epsilon", "1"]
     assert cli.main(["fit", "rows.csv", *told]) == 2
     line = capsys.readouterr().err.splitlines()[-1]
-    assert line.endswith("as row numbers do not; they are given once, when they are collected, such as uuid.uuid4().hex")
+    assert line.endswith(
+        "as row numbers do not; they are given once, when they are collected, such as uuid.uuid4().hex"
+    )
 
 
 def test_the_command_of_the_readme_pays_once(
