@@ -6,7 +6,6 @@ At the end stand its teachers that are classifiers of scikit-learn, each fitted 
 from __future__ import annotations
 
 import json
-import re
 import secrets
 import shutil
 import warnings
@@ -30,7 +29,6 @@ from pate._core.validation import (
     UNKNOWN,
     BoolArray,
     FloatArray,
-    IntArray,
     StrArray,
     UInt8Array,
     as_float32,
@@ -87,8 +85,9 @@ _TABLE = (
     "Y of shape [N] or [N, C] (of lists of labels sklearn.preprocessing.MultiLabelBinarizer makes a"
     " table)"
 )
+# how scikit-learn reads samples; `_bounded` refuses what is not finite, in one line
+_READ: Any = {"accept_sparse": "csr", "dtype": np.float64, "ensure_all_finite": False}
 _UNSCALED = "A step of a pipeline transforms X, and X_public only if transform_input names it."
-_ENOUGH, _FAR = 30, 2.0  # samples, and standard deviations, to tell that samples are unlike
 
 
 class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unused-ignore]
@@ -208,11 +207,10 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unus
         )
         release = self._by_records if self.teacher is None else self._by_classifiers
         with self._place(content) as folder:
-            released, public, ids = release(folder, content, settings)
+            released = release(folder, content, settings)
         self.released_, self.statement_ = released, self._counted(released.statement)
-        self.X_public_ = public[rows_of(released.ids, ids)]
+        self.X_public_ = content.public[rows_of(released.ids, content.ids)]
         self._student = student_of(released, self._features(self.X_public_), released.num_teachers)
-        self._taken_for = _moments(self.X_public_)
         if released.unlike is not None:
             warnings.warn(f"{released.unlike} {_UNSCALED}", stacklevel=2)
         return self
@@ -255,14 +253,16 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unus
             table = check_labels(table, source="Y", unknown=self.unknown_labels, hint="")
             right, known = known_truth(table)
             answers = right.astype(np.uint8)
-        with _finite():
-            checked, targets = validate_data(
-                self, X, answers, accept_sparse="csr", multi_output=True, dtype=np.float64
-            )
-        records, targets = _bounded(checked), _dense(targets)
+        checked, targets = validate_data(self, X, answers, multi_output=True, **_READ)
+        records, targets = _bounded(checked, "X"), _dense(targets)
         labels = np.where(known, self._labels_of(targets), UNKNOWN).astype(np.uint8)
         names = self._label_names(Y, labels.shape[1])
-        public = self._public_samples(X_public)
+        samples = require_given(
+            X_public,
+            "X_public, samples that anyone may see (without any take DP-SGD or diffprivlib)",
+        )
+        checked = validate_data(self, samples, reset=False, ensure_min_samples=2, **_READ)
+        public = _bounded(checked, "X_public")
         if not self.copies:
             copied = copied_rows(*(ArrayFeatures(as_float32(rows)) for rows in (records, public)))
             require(
@@ -287,13 +287,12 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unus
             records, labels, names, public, units, unit, check_random_state(self.random_state)
         )
 
-    def _by_records(
-        self, folder: Path, content: Content, settings: LabelSettings
-    ) -> tuple[StatedLabels, FloatArray, StrArray]:
-        """Release labels by records that vote, or their parts; return them and their samples."""
+    def _by_records(self, folder: Path, content: Content, settings: LabelSettings) -> StatedLabels:
+        """Release labels by records that vote, or their parts."""
+        self._map: FeatureMap = AutoFeatures()
         data = _OneFit(
             content.save(folder / "records.npz"),
-            features=AutoFeatures(),
+            features=self._map,
             permanent_ids=True,
             unknown_labels=self.unknown_labels,
             copies=True,
@@ -310,17 +309,17 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unus
             labels=settings,
             ledger=None if self.ledger is None else Path(self.ledger),
         )
-        released, samples = plan.execute(), data.load(Role.PUBLIC)
-        assert data.feature_map is not None
-        self._map: FeatureMap = data.feature_map.fit(samples.features)
-        return released, content.public, samples.ids
+        released = plan.execute()
+        self._map.fit(data.load(Role.PUBLIC).features)  # of a run that goes on it is not yet
+        return released
 
     def _by_classifiers(
         self, folder: Path, content: Content, settings: LabelSettings
-    ) -> tuple[StatedLabels, FloatArray, StrArray]:
-        """Release labels by votes of classifiers; return them and their samples."""
+    ) -> StatedLabels:
+        """Release labels by votes of classifiers."""
+        number = require_given(self.n_teachers, "n_teachers, a public number, with a teacher")
         # refuse an unreachable target before teachers are fitted
-        shape = VoteShape(self._num_teachers(), content.labels.shape[1])
+        shape = VoteShape(int(number), content.labels.shape[1])
         resolve_settings(settings, shape, len(content.public))
         self._map = PublicScaling().fit(ArrayFeatures(as_float32(content.public)))
         file = folder / "votes.npz"
@@ -328,17 +327,16 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unus
             NamedVotes(
                 ids=content.ids,
                 label_names=content.names,
-                ballots=ballots_of(self.teacher, content, self._num_teachers()),
+                ballots=ballots_of(self.teacher, content, shape.num_teachers),
                 features=self._features(content.public),
             ).save(file)
-        released = label(
+        return label(
             NamedVotes.read(file),
             settings,
             run=folder / type(self).__name__,
             unit=content.unit,
             ledger=self.ledger,
         )
-        return released, content.public, content.ids
 
     @contextmanager
     def _place(self, content: Content) -> Iterator[Path]:
@@ -354,7 +352,8 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unus
         ledger = Path(self.ledger).absolute()
         settings = {name: repr(value) for name, value in self.get_params().items()}
         settings["ledger"] = str(ledger)
-        arrays = [np.ascontiguousarray(each) for each in content.arrays]
+        parts = content.records, content.labels, content.units, content.public
+        arrays = [np.ascontiguousarray(each) for each in parts]
         facts = json.dumps([settings, [(a.dtype.str, a.shape) for a in arrays]], sort_keys=True)
         # a digest of private records could confirm a guess of them
         fits = ledger.with_suffix(".fits")
@@ -384,30 +383,17 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unus
             fits.rmdir()
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
-        """Return the labels ``[N, C]`` or classes ``[N]`` of samples ``[N, F]``.
-
-        Warns if most features of 30 samples or more are unlike ``X_public``.
-        """
+        """Return the labels ``[N, C]`` or classes ``[N]`` of samples ``[N, F]``."""
         probabilities = self.predict_proba(X)
         if self._multi_label:
             return (probabilities > 0.5).astype(np.int64)
         return np.asarray(self.classes_[probabilities.argmax(axis=1)])
 
     def predict_proba(self, X: ArrayLike) -> FloatArray:
-        """Return probabilities ``[N, C]`` of labels or ``[N, K]`` of classes, as `predict` does."""
+        """Return probabilities ``[N, C]`` of labels or ``[N, K]`` of classes."""
         check_is_fitted(self)
-        with _finite():
-            samples = _bounded(
-                validate_data(self, X, accept_sparse="csr", reset=False, dtype=np.float64)
-            )
+        samples = _bounded(validate_data(self, X, reset=False, **_READ), "X")
         probabilities = self._student.predict(self._features(samples))
-        if len(samples) >= _ENOUGH and not self.shifted:
-            (mean, deviation), (center, spread) = _moments(samples), self._taken_for
-            unlike = (np.abs(mean - center) > _FAR * spread) | (deviation > _FAR * spread)
-            if (share := unlike[spread > 0].mean()) > 0.5:
-                warnings.warn(
-                    f"{share:.0%} of the features are unlike X_public. {_UNSCALED}", stacklevel=2
-                )
         if self._multi_label:
             return probabilities
         if len(self.classes_) == 2:
@@ -461,26 +447,6 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unus
     def _features(self, X: FloatArray) -> FloatArray:
         return self._map.transform(ArrayFeatures(as_float32(X)))[:].astype(np.float64)
 
-    def _public_samples(self, X_public: ArrayLike | None) -> FloatArray:
-        public = require_given(
-            X_public,
-            "X_public, samples that anyone may see (without any take DP-SGD or diffprivlib)",
-        )
-        with _finite("X_public"):
-            return _bounded(
-                validate_data(
-                    self,
-                    public,
-                    accept_sparse="csr",
-                    reset=False,
-                    dtype=np.float64,
-                    ensure_min_samples=2,
-                )
-            )
-
-    def _num_teachers(self) -> int:
-        return int(require_given(self.n_teachers, "n_teachers, a public number, with a teacher"))
-
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
@@ -491,10 +457,6 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unus
         tags.classifier_tags.poor_score = True
         tags.non_deterministic = self.noise_seed is None
         return tags
-
-
-def _moments(samples: FloatArray) -> tuple[FloatArray, FloatArray]:
-    return samples.mean(axis=0), samples.std(axis=0)
 
 
 _FITS: list[bool] = []
@@ -509,34 +471,22 @@ class _OneFit(Arrays):
         return None
 
 
-@contextmanager
-def _finite(name: str | None = None) -> Iterator[None]:
-    """Say in one line that ``name`` has gaps, in place of scikit-learn's twenty."""
-    try:
-        yield
-    except ValueError as error:
-        gaps = re.match("Input (X|y) contains (NaN|infinity)", str(error))
-        if gaps is None:
-            raise
-        raise ValueError(
-            f"Expected {name or gaps[1].upper()} of finite numbers, got some {gaps[2]}: fill gaps"
-            " by public numbers first (`unknown_labels` is for gaps in Y)"
-        ) from None
-
-
 def _dense(values: Any) -> NDArray[Any]:
     """Return an array, dense or sparse, as a dense one."""
     return np.asarray(values.toarray() if issparse(values) else values)
 
 
-def _bounded(values: Any) -> FloatArray:
-    """Return features, dense or sparse, as a dense array, clipped to what float32 holds."""
-    if issparse(values):
-        values = values.copy()  # entries of one place are added: their sum is finite
-        values.data = values.data.clip(-LARGEST, LARGEST)
+def _bounded(values: Any, name: str) -> FloatArray:
+    """Return finite features, dense or sparse, as a dense array, clipped to what float32 holds."""
     dense = _dense(values)
-    within = max(dense.max(initial=0), -dense.min(initial=0)) <= LARGEST
-    return dense if within else dense.clip(-LARGEST, LARGEST)
+    gaps = [sign for sign, has in (("NaN", np.isnan), ("infinity", np.isinf)) if has(dense).any()]
+    require(
+        not gaps,
+        f"{name} of finite numbers: fill gaps by public numbers first (`unknown_labels` is for gaps"
+        " in Y)",
+        values=gaps,
+    )
+    return dense.clip(-LARGEST, LARGEST)
 
 
 @dataclass(frozen=True, eq=False)
@@ -566,30 +516,25 @@ class Content:
         """The ids of the public samples."""
         return np.char.mod("public%09d", np.arange(len(self.public)))
 
-    @property
-    def arrays(self) -> tuple[NDArray[Any], ...]:
-        """All that a release depends on but settings."""
-        return self.records, self.labels, self.units, self.public
-
     def save(self, file: Path) -> Path:
-        """Write private records and public samples for `Arrays`, with one unused test record.
+        """Write private records and public samples for `Arrays`.
 
         If each record votes for itself, ids do not matter. Parts are assigned by a key that is
         drawn for this fit only, so that row numbers suffice as ids.
         """
         X, labels, public = self.records, self.labels, self.public
-        own, grouped = np.char.mod("private%09d", np.arange(len(X))), self.unit == "group"
+        own = np.char.mod("private%09d", np.arange(len(X)))
         private = np.where(labels == UNKNOWN, np.nan, labels).astype(np.float32)
-        blank = np.zeros((len(public) + 1, labels.shape[1]), np.float32)
+        blank = np.zeros((len(public), labels.shape[1]), np.float32)
         arrays = {
-            "X": np.concatenate((X, public, np.zeros((1, X.shape[1])))),
+            "X": np.concatenate((X, public)),
             "Y": np.concatenate((private, blank)),
-            "ids": np.concatenate((own, self.ids, ["test"])),
-            "split": np.repeat([0, 1, 2], [len(X), len(public), 1]),
+            "ids": np.concatenate((own, self.ids)),
+            "split": np.repeat([0, 1], [len(X), len(public)]),
             "label_names": np.array(self.names),
         }
-        if grouped:
-            rest = np.zeros(len(public) + 1, self.units.dtype)
+        if self.unit == "group":
+            rest = np.zeros(len(public), self.units.dtype)
             arrays["group"] = np.concatenate((self.units, rest))
         np.savez(file, **arrays)  # type: ignore[arg-type, unused-ignore]
         return file
@@ -674,19 +619,14 @@ def _ballot(
 def _votes(
     classifier: Any, X: FloatArray, labels: UInt8Array, public: FloatArray, seed: int
 ) -> UInt8Array:
-    """Return the votes ``[P]`` of a classifier fitted to labels ``[N]`` of both kinds."""
+    """Return the votes ``[P]`` of a clone fitted to labels ``[N]`` of both kinds, with ``seed``."""
     with warnings.catch_warnings():
         # a warning would say something of this teacher's records
         warnings.simplefilter("ignore")
-        fitted = _fitted(classifier, X, labels, seed)
+        copy = clone(classifier)
+        seeded = [name for name in copy.get_params() if name.rpartition("__")[2] == "random_state"]
+        fitted = copy.set_params(**dict.fromkeys(seeded, seed)).fit(X, labels)
         if not hasattr(fitted, "predict_proba"):
             return np.asarray(fitted.predict(public) == 1, dtype=np.uint8)
         scores = np.nan_to_num(np.asarray(fitted.predict_proba(public))[:, 1:])
         return highest(scores.astype(np.float32), labels.mean(keepdims=True))[:, 0].astype(np.uint8)
-
-
-def _fitted(classifier: Any, X: FloatArray, labels: IntArray | UInt8Array, seed: int) -> Any:
-    """Return a clone of a classifier, fitted with ``seed`` for all of its random states."""
-    copy = clone(classifier)
-    seeded = [name for name in copy.get_params() if name.rpartition("__")[2] == "random_state"]
-    return copy.set_params(**dict.fromkeys(seeded, seed)).fit(X, labels)

@@ -72,19 +72,6 @@ class Outlook:
         require_count(1, num_queries=self.num_queries)
         require_in_open_unit_interval(delta=self.delta)
 
-    @classmethod
-    def at(
-        cls, target: Target, shape: VoteShape, *, labels_per_sample: int | None = None
-    ) -> Outlook:
-        """Describe votes of a shape for a target."""
-        return cls(
-            shape=shape,
-            num_queries=target.num_queries,
-            delta=target.delta,
-            relation=target.neighboring_relation,
-            labels_per_sample=labels_per_sample,
-        )
-
     def target(self, epsilon: float) -> Target:
         """Return the target of an ``epsilon`` for all queries."""
         return Target(
@@ -191,38 +178,7 @@ class Aggregator(Completable, ABC):
         return tuple(cls(**common | dict(settings)) for settings in cls.defaults(outlook))
 
     splits_noise: ClassVar[bool] = False
-    """Whether `for_target` splits the noise by the target, rather than scale it by one factor."""
-
-    @classmethod
-    def for_target(
-        cls,
-        target: Target,
-        shape: VoteShape,
-        *,
-        delta_test: float | None = None,
-        answered: float = 0.9,
-    ) -> Self | None:
-        """Return the first proposal with the noise that meets a target. None if no noise does.
-
-        Args:
-            target: the largest cost of all queries together.
-            shape: the numbers of teachers and labels.
-            delta_test: what each stability test adds to delta, for a class that splits its noise.
-            answered: the probability of an answer to a query, for such a class.
-
-        Raises:
-            ValueError: if the class proposes no settings, or the tests alone cost the target's
-                delta.
-        """
-        name = cls.__name__
-        require(delta_test is None, f"no delta_test for {name}", delta_test=delta_test)
-        proposed = cls.proposals(Outlook.at(target, shape))
-        require(
-            proposed,
-            f"settings of {name}, which proposes none for {shape.num_labels} labels",
-            aggregator=name,
-        )
-        return proposed[0].calibrated(target, shape)
+    """Whether the class has a ``for_target``, as `StableTopK` has, which splits the noise."""
 
     takes: ClassVar[frozenset[Need]] = frozenset({Counts})
     """The `needs` of all objects of a class."""

@@ -453,11 +453,16 @@ def _starting_point(
     """Return what the class of an aggregator chooses for a target, given some of its settings."""
     cls = aggregator.cls
     if cls.splits_noise:
-        return _reached(
-            cls.for_target(target, shape, delta_test=aggregator.setting("delta_test")),
-            target,
-        )
-    outlook = Outlook.at(target, shape, labels_per_sample=aggregator.setting("k"))
+        split: Any = cls
+        made = split.for_target(target, shape, delta_test=aggregator.setting("delta_test"))
+        return _reached(made, target)
+    outlook = Outlook(
+        shape=shape,
+        num_queries=target.num_queries,
+        delta=target.delta,
+        relation=target.neighboring_relation,
+        labels_per_sample=aggregator.setting("k"),
+    )
     try:
         proposed = cls.proposals(outlook)
     except ValueError:

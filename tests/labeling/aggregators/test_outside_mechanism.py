@@ -116,7 +116,7 @@ def test_it_labels_votes_and_is_calibrated_and_compared(installed: Path) -> None
     assert release.labels.sum(axis=1).tolist() == [1] * 500 and release.labels[:, 0].mean() > 0.99
     relation = NeighboringRelation.REPLACE_RECORD
     target = Target(epsilon=2.0, delta=1e-5, num_queries=50, neighboring_relation=relation)
-    found = PickLabel.for_target(target, SHAPE)
+    found = PickLabel(scale_pick=1.0).calibrated(target, SHAPE)
     assert found is not None and found.noise["scale_pick"] > 1
     with pytest.raises(ValueError, match=r"^Expected scale_pick > 0, got scale_pick=-1\.0$"):
         PickLabel(scale_pick=-1.0)
