@@ -54,7 +54,6 @@ from pate._core.mechanisms.noise import (
 from pate._core.validation import BoolArray, FloatArray, IntArray, Rows, require
 
 ROWS = 1024  # rows worked on at once, so that the intermediate arrays stay in cache
-_LONG = 1 << 12  # items from which sorting by digits is faster than by keys
 
 
 REACH = 2.0**32
@@ -184,21 +183,13 @@ def rank(rows: Rows) -> Ranked:
 def sort_ascending(values: Rows, *, largest: int | None) -> tuple[IntArray, Rows]:
     """Sort each row, ties by index: the indices and the sorted values, ``[B, d]`` each.
 
-    Integers in ``0..largest`` are sorted together with their indices, as one key per entry, and
-    long rows digit by digit.
+    Integers in ``0..largest`` are sorted together with their indices, as one key per entry.
     """
     num_items = values.shape[1]
-    if largest is not None and largest < 2**32 and num_items >= _LONG:
-        order: IntArray = np.empty(values.shape, dtype=np.int64)
-        ascending = np.empty_like(values)
-        for row, places, in_order in zip(values.astype(np.uint32), order, ascending, strict=True):
-            places[:] = _order_by_digits(row, largest)
-            in_order[:] = row[places]
-        return order, ascending
     bits = (num_items - 1).bit_length()
     end = math.inf if largest is None else (largest + 1) << bits
     if end >= 2**63:
-        order = np.asarray(np.argsort(values, axis=1, kind="stable"), dtype=np.int64)
+        order: IntArray = np.asarray(np.argsort(values, axis=1, kind="stable"), dtype=np.int64)
         return order, np.take_along_axis(values, order, axis=1)
     keys: NDArray[np.integer] = values.astype(np.uint32 if end <= 2**32 else np.int64)
     # a Python int as the other operand keeps the keys as narrow as they are
@@ -206,14 +197,6 @@ def sort_ascending(values: Rows, *, largest: int | None) -> tuple[IntArray, Rows
     keys |= np.arange(num_items, dtype=keys.dtype)
     keys.sort(axis=1)
     return (keys & ((1 << bits) - 1)).astype(np.int64), keys >> bits
-
-
-def _order_by_digits(row: NDArray[np.uint32], largest: int) -> IntArray:
-    """Return the stable order of integers ``[d]`` by numpy's radix sort, which has 16 bits."""
-    order: IntArray = np.argsort(row.astype(np.uint16), kind="stable")
-    if largest >= 2**16:
-        order = order[np.argsort((row >> 16).astype(np.uint16)[order], kind="stable")]
-    return order
 
 
 def blocks_of(rows: Rows, *, size: int = ROWS) -> Iterator[Rows]:
