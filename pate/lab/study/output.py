@@ -29,35 +29,6 @@ _ACROSS = 3  # panels side by side
 _TICKS = 8  # numbers along an axis, beyond which they are powers of ten
 
 
-def save_figure(path: Path, figure: Figure, *, dpi: int) -> None:
-    """Write a figure in the format of the file's suffix, completely or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with atomic_write(path) as file:
-        figure.savefig(file, format=path.suffix.removeprefix(".") or "png", dpi=dpi)
-
-
-def log2_axis(axes: Axes, ticks: Sequence[float]) -> None:
-    """Give the plot a grid, and a logarithmic axis that shows exactly the values ``ticks``."""
-    axes.set_xscale("log", base=2)
-    axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
-    axes.minorticks_off()
-    axes.grid(alpha=0.3)
-
-
-def panel_grid(count: int, *, width: float, height: float) -> tuple[Figure, Sequence[Axes]]:
-    """Return a figure, and its panels of a size in inches with shared axes, three in a row."""
-    from matplotlib.figure import Figure  # without pyplot there is no window and no state
-
-    across = min(_ACROSS, max(1, count))
-    down = max(1, -(-count // across))
-    figure = Figure(figsize=(width * across, 0.8 + height * down), layout="constrained")
-    grid = np.ravel(figure.subplots(down, across, sharex=True, sharey=True, squeeze=False))
-    for i, axes in enumerate(grid.tolist()):
-        axes.set_visible(i < count)
-        axes.tick_params(labelbottom=True)
-    return figure, grid[:count].tolist()
-
-
 def panels(result: StudyResult) -> list[dict[str, Any]]:
     """Return the votes and the k of each panel of a figure, in the order of the settings."""
     places = dict.fromkeys((row["votes"], row["k"]) for row in result.rows)
@@ -108,45 +79,30 @@ def study_figure(result: StudyResult) -> Figure:
     """Plot a figure of all mechanisms with its intervals, a panel for each file of votes.
 
     The lines are against epsilon if there are several, with a panel for each k too, and against k
-    if there is one epsilon and several k. For one of each, mechanisms are listed. The figure is
-    matplotlib's, so that a program may change all of it before it is saved.
+    otherwise. The figure is matplotlib's, so that a program may change all of it before it is
+    saved.
     """
-    study, names = result.study, result.study.named
-    settings: dict[str, list[float]] = {"epsilon": sorted(study.epsilons), "k": [*sorted(study.k)]}
-    against = next((name for name, values in settings.items() if len(values) > 1), None)
-    places = panels(result)
-    if against == "k":
+    from matplotlib.figure import Figure  # without pyplot there is no window and no state
+
+    study, places = result.study, panels(result)
+    against, at = "epsilon", sorted(study.epsilons)
+    if len(at) == 1:
+        against, at = "k", [float(k) for k in sorted(study.k)]
         places = [{"votes": votes} for votes in dict.fromkeys(place["votes"] for place in places)]
-    figure, grid = panel_grid(len(places), width=4.4, height=max(2.6, 0.45 * len(names)))
-    for axes, place in zip(grid, places, strict=True):
+    across = min(_ACROSS, len(places))
+    down = -(-len(places) // across)
+    figure = Figure(figsize=(4.4 * across + 2.4, 0.8 + 2.6 * down), layout="constrained")
+    grid = figure.subplots(down, across, sharex=True, sharey=True, squeeze=False).ravel().tolist()
+    for axes in grid[len(places) :]:
+        axes.set_visible(False)
+    for axes, place in zip(grid, places, strict=False):
         title = textwrap.shorten(Path(place["votes"]).name, 34, placeholder=" ...)")
         axes.set_title(f"{title}, k = {place['k']}" if "k" in place else title, fontsize="medium")
-        if against is None:
-            _draw_list(axes, result, place)
-        else:
-            _draw_lines(axes, result, place, against, settings[against])
-    if against is None:
-        grid[0].invert_yaxis()
-    else:
-        figure.set_figwidth(figure.get_figwidth() + 2.4)
-        handles, labels = grid[0].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside right center", frameon=False)
+        _draw_lines(axes, result, place, against, at)
+    handles, labels = grid[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside right center", frameon=False)
     figure.suptitle(study.notice, fontsize="medium")
     return figure
-
-
-def _style(i: int) -> dict[str, Any]:
-    return {"color": f"C{i % 10}", "marker": "osD^v"[i % 5], "capsize": 3}
-
-
-def _draw_list(axes: Axes, result: StudyResult, place: Mapping[str, Any]) -> None:
-    names, shown = result.study.named, result.study.shown
-    for i, name in enumerate(names):
-        mean, half = result.interval(shown, **place, mechanism=name)
-        axes.errorbar([mean], [i], xerr=np.nan_to_num([half]), **_style(i))
-    axes.set_yticks(range(len(names)), names)
-    axes.set_xlabel(shown)
-    axes.grid(alpha=0.3)
 
 
 def _draw_lines(
@@ -156,13 +112,14 @@ def _draw_lines(
     for i, name in enumerate(result.study.named):
         where = ({**place, against: value, "mechanism": name} for value in at)
         means, halves = zip(*(result.interval(shown, **each) for each in where), strict=True)
-        axes.errorbar(at, means, yerr=np.nan_to_num(halves), label=name, **_style(i))
-    axes.set(xlabel=against, ylabel=shown)
+        style: dict[str, Any] = {"color": f"C{i % 10}", "marker": "osD^v"[i % 5], "capsize": 3}
+        axes.errorbar(at, means, yerr=np.nan_to_num(halves), label=name, **style)
+    axes.set(xlabel=against, ylabel=shown, xscale="log" if len(at) > 1 else "linear")
+    axes.tick_params(labelbottom=True)
+    axes.grid(alpha=0.3)
     if len(at) <= _TICKS:
-        log2_axis(axes, at)
-    else:
-        axes.set_xscale("log")
-        axes.grid(alpha=0.3)
+        axes.set_xticks(at, [f"{value:g}" for value in at])
+        axes.minorticks_off()
 
 
 def write_study(folder: Path, result: StudyResult) -> list[Path]:
@@ -171,7 +128,8 @@ def write_study(folder: Path, result: StudyResult) -> list[Path]:
     table, text, picture = written
     write_csv(table, result.study.notice, result.rows)
     write_text(text, study_text(result))
-    save_figure(picture, study_figure(result), dpi=130)
+    with atomic_write(picture) as file:
+        study_figure(result).savefig(file, format="png", dpi=130)
     return written
 
 
