@@ -294,10 +294,10 @@ class CommandParser(SettingsParser):
         if bare != "run" and f"--{bare}" in options and not Path(bare).exists():
             self.error(f"Expected --{bare}, got {bare}")
         words = [*_with_values(args, options)]
-        if self._subcommands_action is None:
-            places = {action.dest for action in self._actions if not action.option_strings}
-            taken = len(places) > 0 and places <= {"path", "run"}
-            words = [*_with_run(words, "--run" in options and not places, taken)]
+        # a command that reads a run alone takes it by its place, too
+        places = [action for action in self._actions if not action.option_strings]
+        if "--run" in options and not places and bare and not bare.startswith("-"):
+            words = ["--run", *words]
         return super().parse_args(words, *rest, **settings)
 
     def _parse_known_args_internal(self, *args: Any, **options: Any) -> tuple[Any, list[str]]:
@@ -390,25 +390,6 @@ def _with_values(words: Sequence[str], options: Mapping[str, argparse.Action]) -
 
 
 _SWITCHES = ("true", "false")
-
-
-def _with_run(words: Sequence[str], optional: bool, positional: bool) -> Iterator[str]:
-    """Yield words with the run where a command takes it: behind ``--run``, or by its place.
-
-    Args:
-        words: the words.
-        optional: whether the command has ``--run``, and takes nothing by its place.
-        positional: whether it takes the run, and nothing else, by its place.
-    """
-    if optional and words and not words[0].startswith("-"):
-        yield "--run"
-    for word in words:
-        if not positional or not word.startswith("--run"):
-            yield word
-        elif word.startswith("--run="):
-            yield word.removeprefix("--run=")
-        elif word != "--run":
-            yield word
 
 
 Kind = TypeVar("Kind")

@@ -33,7 +33,6 @@ from pate._labeling.commands.parsing import (
     CommandParser,
     add_options,
     from_options,
-    named_before,
     run_command,
     settings_of,
 )
@@ -46,12 +45,10 @@ from pate._labeling.commands.stages import (
     settings_of_networks,
 )
 from pate._labeling.commands.table import commands
-from pate._labeling.data.records import Role
-from pate._labeling.data.source import DataSource, TableSource
 from pate._labeling.plan import RunPlan
 from pate._labeling.release.label_settings import LabelSettings
-from pate._labeling.runs.run import LABEL, METRICS, MODEL, STUDENT, Run, read_data
-from pate._labeling.teachers import CLOSED_FORM, ClosedFormPlan, Execution
+from pate._labeling.runs.run import LABEL, METRICS, MODEL, STUDENT, Run
+from pate._labeling.teachers import ClosedFormPlan, Execution
 from pate._labeling.votes.kinds import Voting
 
 Overrides = Mapping[str, Sequence[str]]
@@ -173,15 +170,12 @@ class Recipe:
 
     def plan(self) -> RunPlan:
         """Return the plan of the recipe."""
-        trained = named_before("fit", self._words("data", "teachers")) != CLOSED_FORM
-        # faults of a table are told before networks load torch for seconds
-        table = self._table() if trained else None
         options, teachers, _ = self.teachers()
         _, student = read_student("fit", self._words("student"))
         parser, labels = read_label(self._words("label"))
         return RunPlan(
             root=self.root,
-            data=table or options.data,
+            data=options.data,
             teachers=teachers,
             labels=from_options(LabelSettings, parser.instantiate(labels)),
             student=student,
@@ -215,16 +209,6 @@ class Recipe:
         """
         files = [word for part in parts for word in ("--config", f"{self.folder / part}.yaml")]
         return [*files, f"--run={self.root}", *(w for part in parts for w in self.overrides[part])]
-
-    def _table(self) -> DataSource | None:
-        """Return the source of the records, once its table is read. None on wrong settings."""
-        try:
-            source = read_data(self.folder / "data.yaml", self.overrides["data"])
-        except ValueError:
-            return None  # the parser of `teachers fit` refuses it, and suggests options
-        if isinstance(source, TableSource):
-            source.load(Role.PUBLIC)
-        return source
 
 
 _OPTIONS: Mapping[str, Mapping[str, Any]] = {

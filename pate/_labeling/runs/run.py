@@ -41,7 +41,7 @@ class Stage:
         name: the stage's name on the command line.
         state: the file that records the progress of the stage.
         config: the resolved configuration, a file for ``--config``.
-        outputs: files and folders that the stage writes, moved aside when it is overwritten.
+        outputs: files and folders that the stage writes, deleted when it is overwritten.
         paid: whether the first output costs privacy, and is made again only on request.
         self_describing: whether each output records its inputs, so that it can be trusted without
             the state.
@@ -335,7 +335,6 @@ class Run:
         self.root.mkdir(parents=True, exist_ok=True)
         self.make_private()
         self.public.mkdir(exist_ok=True)
-        self._empty_trash(stage)
         write_text(self.root / stage.config, yaml.safe_dump(dict(inputs.settings), sort_keys=False))
         before = self.state(stage) or StageState(inputs, begun=self._releases_before(stage))
         self.record(
@@ -479,30 +478,21 @@ class Run:
     def clear(self, stage: Stage) -> None:
         """Delete a stage's outputs and its state. The ledger is never touched.
 
-        Each output is first moved aside by one rename, and the state is removed last, so that a
-        process killed in between never leaves outputs without the record of their inputs. The
-        statement of an output follows it in the list, and is deleted before it.
+        The state is removed last, so that a process killed in between never leaves outputs without
+        the record of their inputs. The statement of an output follows it in the list, and is
+        deleted before it.
         """
         for output in reversed(stage.outputs):
             path = self.root / output
-            if path.exists():
-                path.rename(path.with_name(f"{_trash(path)}{secrets.token_hex(8)}"))
+            if path.is_dir():
+                shutil.rmtree(path)
+            else:
+                path.unlink(missing_ok=True)
         if stage is LABEL:
             # these would understate the cost once other labels are released
             for page in (REPORT, *SIGNED):
                 (self.root / page).unlink(missing_ok=True)
         (self.root / stage.state).unlink(missing_ok=True)
-        self._empty_trash(stage)
-
-    def _empty_trash(self, stage: Stage) -> None:
-        for output in stage.outputs:
-            path = self.root / output
-            for old in path.parent.glob(f"{_trash(path)}*"):
-                if old.is_dir():
-                    # another process may do the same
-                    shutil.rmtree(old, ignore_errors=True)
-                else:
-                    old.unlink(missing_ok=True)
 
     def _damaged(self, stage: Stage, *, contents: bool) -> list[str]:
         """Return the files of a finished stage that changed in size or, on request, contents."""
@@ -528,10 +518,6 @@ class Run:
         return StageChangedError(
             f"Expected what `pate {stage.name}` left in {self.root}, got {named}. {again}"
         )
-
-
-def _trash(path: Path) -> str:
-    return f".{path.name}.trash-"
 
 
 def first_stage(run: Run) -> Stage:
@@ -623,15 +609,10 @@ def describe_data(source: DataSource) -> Json:
         ) from None
 
 
-def read_data(path: Path, overrides: Sequence[str] = ()) -> DataSource:
+def read_data(path: Path) -> DataSource:
     """Return the source of records that a ``data.yaml`` describes.
 
-    Args:
-        path: the file.
-        overrides: the words of a command line that override settings.
-
-    Raises:
-        ValueError: if the file is missing or describes no source.
+    Raises ``ValueError`` if the file is missing or describes no source.
     """
     require(path.is_file(), "a data.yaml that names public and test records", missing=str(path))
     parser = SettingsParser(exit_on_error=False)
@@ -639,9 +620,7 @@ def read_data(path: Path, overrides: Sequence[str] = ()) -> DataSource:
     parser.add_argument("--ledger", type=str | None, default=None)
     parser.add_argument("--config", action="config")
     with expecting(f"a source of records under `data:` in {path}", ArgumentError):
-        source: DataSource = parser.instantiate(
-            parser.parse_args(["--config", str(path), *overrides])
-        ).data
+        source: DataSource = parser.instantiate(parser.parse_args(["--config", str(path)])).data
     return source
 
 

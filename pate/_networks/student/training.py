@@ -444,24 +444,24 @@ def masked_loss(logits: Tensor, targets: Tensor, mask: Tensor) -> Tensor:
 
 
 class StageBar(ProgressBar):
-    """A bar over all steps of a training, or over all batches of an evaluation."""
+    """A bar over all steps of a training."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._shown = True
-        self._bar = stage_bar(0, "student", unit="step", shown=False)  # until one begins
+    _shown = True
 
     def disable(self) -> None:
         """Show nothing from now on, as Lightning asks of all processes but one."""
         self._shown = False
 
-    def enable(self) -> None:
-        """Show the bar from now on."""
-        self._shown = True
-
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Begin with the steps that a checkpoint had done."""
-        self._begin("student fit", trainer.estimated_stepping_batches, initial=trainer.global_step)
+        total = trainer.estimated_stepping_batches
+        self._bar = stage_bar(
+            int(total) if math.isfinite(total) else None,
+            "student fit",
+            unit="step",
+            initial=trainer.global_step,
+            shown=self._shown,
+        )
 
     def on_train_batch_end(self, trainer: Trainer, *rest: Any) -> None:
         """Advance by the steps of a batch."""
@@ -477,31 +477,6 @@ class StageBar(ProgressBar):
         """End the bar, which is full where training stopped early, too."""
         self._bar.total = self._bar.n
         self._bar.close()
-
-    def on_test_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Begin; validation during training has no bar of its own."""
-        self._begin("student test", sum(trainer.num_test_batches))
-
-    def on_test_batch_end(self, *rest: Any, **more: Any) -> None:
-        """Advance by a batch."""
-        self._bar.update()
-
-    def on_test_end(self, *rest: Any) -> None:
-        """End the bar."""
-        self._bar.close()
-
-    def on_exception(self, *rest: Any, **more: Any) -> None:
-        """End the bar."""
-        self._bar.close()
-
-    def _begin(self, name: str, total: float, *, initial: int = 0) -> None:
-        self._bar = stage_bar(
-            int(total) if math.isfinite(total) else None,
-            name,
-            unit="step",
-            initial=initial,
-            shown=self._shown,
-        )
 
 
 class Curves(CSVLogger):

@@ -80,10 +80,7 @@ def test_drafts_of_a_command_that_was_killed_go(tmp_path: Path) -> None:
         tmp_path / name
         for name in ("private/label/.5e.json.0123456789abcdef", "public/.probe.0123456789abcdef")
     ]
-    kept = [
-        tmp_path / name
-        for name in ("private/.labels.npz.trash-0123456789abcdef", "public/.hidden", "a.b")
-    ]
+    kept = [tmp_path / name for name in ("public/.hidden", "a.b")]
     for path in drafts + kept:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("half")

@@ -128,12 +128,13 @@ def test_killed_while_clearing_nothing_old_is_taken_for_new(stage: Stage, tmp_pa
         ]
         left += [run.root / output for output in stage.outputs if (run.root / output).is_file()]
         state = run.state(stage)
+        if stage is LABEL and left:  # no statement without its labels
+            assert run.root / stage.outputs[0] in left
         # what is there is what the state speaks of
         assert not left or (state is not None and state.inputs.digests == {"x": "old"})
         made(run, stage, {"x": "new"})
         for path in run.root.rglob("file"):
             assert path.read_text() == "new"
-        assert not list(run.root.rglob(".*trash*"))
         step += 1
     assert step > 3
 
