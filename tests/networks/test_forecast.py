@@ -71,9 +71,9 @@ def test_a_run_stops_below_one_expected_answer(
         labels=replace(ASKED, **asked),
     )
     if refused:
-        for pay_or_describe in (plan.execute, plan.describe):
+        for refuses in (plan.execute, plan.describe)[: 1 + (changes == {})]:
             with pytest.raises(ValueError, match=f"^Expected {words}"):
-                pay_or_describe()
+                refuses()
         assert not plan.root.exists() and not plan.run.ledger_path.exists()
         return
     plan.check()

@@ -7,7 +7,7 @@ import pytest
 
 from pate.accounting import Ledger, read_ledger
 from tests.core.accounting.ledgers import gaussian
-from tests.injection import injector
+from tests.injection import MODES, injector
 from tests.statements import RECORDS
 
 
@@ -25,17 +25,21 @@ def reserve(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "mode",
-    ["EIO", *(pytest.param(mode, marks=pytest.mark.slow) for mode in ("EIO, done", "ENOSPC"))],
+    ("mode", "part"),
+    [("EIO", 3), *(pytest.param(mode, 1, marks=pytest.mark.slow) for mode in MODES[1:4])],
 )
-def test_a_commit_that_failed_is_read_by_a_fresh_connection(mode: str, tmp_path: Path) -> None:
-    """The last sync of a commit may fail after its row is there: then it is reserved."""
+def test_a_commit_that_failed_is_read_by_a_fresh_connection(
+    mode: str, part: int, tmp_path: Path
+) -> None:
+    """In its last ``part``, the reservation, or at any operation.
+
+    The last sync of a commit may fail after its row is there: then it is reserved."""
     place, work = tmp_path / "place", f"{__name__}:reserve"
     reserved_in_spite = 0
     with injector(tmp_path, work) as run:
         place.mkdir()
         operations = run(work, folder=place).operations
-        for number in range(operations):
+        for number in range(operations - operations // part, operations):
             shutil.rmtree(place)
             place.mkdir()
             told = run(work, folder=place, number=number, mode=mode)

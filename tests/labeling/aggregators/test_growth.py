@@ -24,7 +24,7 @@ def mean_learned(name: str, epsilons: tuple[float, ...]) -> FloatArray:
 @pytest.mark.parametrize(
     "name",
     [
-        name if name in ("linear", "logistic", "bent", "few_public") else slow
+        name if name in ("logistic", "bent", "few_public") else slow
         for name in TASKS
         for slow in [pytest.param(name, marks=pytest.mark.slow)]
     ],

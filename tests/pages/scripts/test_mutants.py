@@ -29,7 +29,8 @@ def test_faults_are_drawn_from_all_zones_and_know_their_statement() -> None:
 
 
 def test_a_mutant_is_tried_by_the_tests_that_run_its_line() -> None:
-    by_kind = {bool(m.lines()): m for m in mutants.mutants_of("pate/_core/accounting/cost.py")}
+    some = [*mutants.mutants_of("pate/_core/accounting/cost.py")][::12]
+    by_kind = {bool(mutant.lines()): mutant for mutant in some}
     tests = [["a.py::own", 2.0, False], ["b.py::short", 1.0, True], ["a.py::far", 1.0, False]]
     around = by_kind[True].lines()
     assert around is not None
