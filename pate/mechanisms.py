@@ -24,7 +24,6 @@ if TYPE_CHECKING:
         TopItems as TopItems,
         TopStable as TopStable,
         TopStableOutcome as TopStableOutcome,
-        unstable_threshold as unstable_threshold,
     )
     from pate._core.mechanisms.noise import (
         add_gaussian as add_gaussian,

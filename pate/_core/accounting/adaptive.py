@@ -51,13 +51,7 @@ from scipy.special import gammaln, ndtr
 from pate._core.accounting.base import CompositeEvent, Event, leaves
 from pate._core.accounting.curves import Pairs, bounded_range_pairs
 from pate._core.accounting.events import BoundedRangeEvent, FailureEvent, PureDPEvent
-from pate._core.validation import (
-    FloatArray,
-    read_only,
-    require,
-    require_count,
-    require_in_open_unit_interval,
-)
+from pate._core.validation import FloatArray, read_only
 
 _ROUND_SLACK = 1e-13  # above the relative error of one round: a dozen roundings
 _INTERPOLATION_SLACK = 1e-12  # above the relative error of a value on a chord
@@ -85,7 +79,6 @@ class Profile(NamedTuple):
 
     def at(self, delta: float) -> float:
         """Return the smallest epsilon >= 0 proven at ``delta``; infinite beyond the grid."""
-        require_in_open_unit_interval(delta=delta)
         proven = np.flatnonzero((self.delta <= delta) & (self.epsilon >= 0))
         if not proven.size:
             return float("inf")
@@ -116,13 +109,9 @@ def adaptive_profile(
 ) -> Profile:
     """Bound ``V`` of ``count`` rounds, each with one pair from every entry of ``rounds`` in order.
 
-    The grid runs over epsilon from ``low`` to ``high`` by ``step``. Below the grid V is bounded by
-    1, above it by the last value.
+    The grid runs over epsilon from ``low`` to ``high`` by ``step``, which is 0.1 at most. Below the
+    grid V is bounded by 1, above it by the last value.
     """
-    require_count(0, count=count)
-    require(1e-5 <= step <= 0.1, "step in [1e-5, 0.1]", step=step)
-    require(-100 <= low <= -step, "low in [-100, -step]", low=low)
-    require(step <= high <= 100, "high in [step, 100]", high=high)
     end = _end(low, high, step)
     value = end.delta
     # the recursion runs backwards in time

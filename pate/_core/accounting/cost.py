@@ -259,8 +259,6 @@ def gaussian_log_delta(epsilon: float, mu: float) -> float:
 
 def gaussian_delta(epsilon: float, mu: float) -> float:
     """Return delta at ``epsilon >= 0`` of Gaussian mechanisms composed to ``mu >= 0``."""
-    require(epsilon >= 0, "epsilon >= 0", epsilon=epsilon)
-    require(mu >= 0, "mu >= 0", mu=mu)
     if mu == 0 or epsilon == math.inf:
         return 0.0
     return 1.0 if mu == math.inf else math.exp(gaussian_log_delta(epsilon, mu))
@@ -296,8 +294,6 @@ def gaussian_epsilon(delta: float, mu: float) -> float:
 @lru_cache(maxsize=256)
 def largest_mu(epsilon: float, delta: float) -> float:
     """Return the largest ``mu`` of (``epsilon``, ``delta``)-DP Gaussians, rounded down."""
-    require_in_open_unit_interval(delta=delta)
-    require(epsilon >= 0, "epsilon >= 0", epsilon=epsilon)
     log_delta = math.log(delta)
 
     def holds(inverse: float) -> bool:

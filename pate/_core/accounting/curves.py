@@ -53,14 +53,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import erfcx, expit, log_ndtr, ndtr, ndtri
 
-from pate._core.validation import (
-    FloatArray,
-    IntArray,
-    read_only,
-    require,
-    require_count,
-    require_positive,
-)
+from pate._core.validation import FloatArray, IntArray, read_only, require
 
 ROUNDING = 16 * np.finfo(np.float64).eps
 """Above the relative error of a dozen operations."""
@@ -538,6 +531,7 @@ def _times_expm1(log_factor: FloatArray, power: FloatArray) -> FloatArray:
 _CORNER_SLACK = 1e-12  # above the relative rounding error of a corner
 # Phi(-25) = 3e-138: a pair with a rarer outcome adds less than (1 + gamma) 3e-138 to V(gamma)
 _MAX_QUANTILE = 25.0
+_SPACING = 0.1  # of corners in the middle, in standard deviations
 # standard deviations from the middle where corners of bits are twice as far apart as there
 _SPARSE = 6.0
 # of integrands that grow by exp(31) at most: errors are below 1e-18 of the largest value
@@ -559,9 +553,7 @@ def bounded_range_pairs(eta: float, *, sides: int = 64) -> Pairs:
     (docs/appendix/costs.md). These points lie on a hyperbola with coordinates ``e^t`` and
     ``e^(eta - t)``. Two of its tangents meet at the harmonic means of the coordinates.
     """
-    require_positive(eta=eta)
     require(eta <= 20, "eta <= 20", eta=eta)
-    require_count(2, sides=sides)
     sides += sides % 2
     width = eta / sides
     middle = eta * (np.arange(sides // 2, sides) + 0.5) / sides
@@ -579,9 +571,7 @@ def randomized_response_pairs(epsilon: float) -> Pairs:
     return _moved_outwards(np.array([high]), np.array([high * np.exp(-epsilon)]))
 
 
-def gaussian_bit_pairs(
-    mu: float, reach: float = _MAX_QUANTILE, *, nearest: float = 0.0, spacing: float = 0.1
-) -> Pairs:
+def gaussian_bit_pairs(mu: float, reach: float = _MAX_QUANTILE, *, nearest: float = 0.0) -> Pairs:
     """Return corners around ``Bernoulli(Phi(a))`` against ``Bernoulli(Phi(b))``, ``|a - b| <= mu``.
 
     ``reach`` bounds ``|a|`` and ``|b|``, and ``-2 nearest`` bounds ``a + b`` from above, unless
@@ -589,14 +579,11 @@ def gaussian_bit_pairs(
     over sigma, and gaps between the counts of few teachers rarely pass it. The pairs with ``b - a =
     mu`` lie on the arc ``(Phi(c - mu/2), Phi(c + mu/2))``, of slope ``exp(-c mu)``.
     """
-    require_positive(mu=mu, reach=reach, spacing=spacing)
-    require(0 <= nearest <= reach, "nearest in [0, reach]", nearest=nearest)
     require(mu <= 8, "mu <= 8", mu=mu)
-    require(spacing <= 0.1, "spacing <= 0.1", spacing=spacing)
     end, nearest = min(reach, _MAX_QUANTILE) + mu, min(nearest, _MAX_QUANTILE)
     # farther apart where few adversaries go
     far, near = -end - _SPARSE, -nearest - _SPARSE
-    number = int(np.ceil(np.log(far / near) / np.log1p(spacing / _SPARSE))) + 1
+    number = int(np.ceil(np.log(far / near) / np.log1p(_SPACING / _SPARSE))) + 1
     centers = np.geomspace(far, near, number) + _SPARSE
     p, q, slope = ndtr(centers + mu / 2), ndtr(centers - mu / 2), np.exp(-mu * centers)
     # two tangents meet at q + (dp - s' dq) / (s - s'); as an integral of positive terms this keeps

@@ -88,7 +88,7 @@ EACH = "each"
 """The partition of a release with a vote for every unit."""
 
 
-@dataclass(frozen=True, kw_only=True, repr=False)
+@dataclass(frozen=True, kw_only=True)
 class PrivacyUnit:
     """The unit that a release was priced for, and who its teachers were.
 
@@ -126,10 +126,6 @@ class PrivacyUnit:
         if self.max_teachers_per_group is not None:
             require_count(1, max_teachers_per_group=self.max_teachers_per_group)
             require(self.grouping is not None, "a grouping with max_teachers_per_group")
-
-    def __repr__(self) -> str:
-        parts = ", ".join(f"{name}={part!r}" for name, part in self.to_dict().items())
-        return f"PrivacyUnit({parts})"
 
     def to_dict(self) -> dict[str, Any]:
         """Return the parts that are known, in plain JSON types."""
@@ -403,8 +399,6 @@ class LedgerSnapshot:
 
     @cached_property
     def _charges(self) -> list[Charge]:
-        if all(entry.realised is None for entry in self.entries):
-            return self._reserved
         return [charge for entry in self.entries for charge in entry.charges]
 
     def reserved(self, teachers: int | None = None) -> list[Charge]:
@@ -491,13 +485,6 @@ class History:
         """Return where the ledger ended when ``release``, which is settled, was settled."""
         row = self._settled_by[release]
         return LedgerHead(row, self._digests[row - 1])
-
-    def prepare(self, *events: Events) -> None:
-        """Compute in advance the costs that the next row will need."""
-        charges = [(query, 1) for query in events]
-        for relation in NeighboringRelation:
-            self._cost(relation, charges)
-            self._totals.cost(relation, charges)
 
     def rows_for(self, entry: LedgerEntry, budget: Budget | None) -> list[dict[str, Any]]:
         """Return the rows that reserve ``entry``, the first one with the ledger's ``budget``.

@@ -390,7 +390,6 @@ class Ledger:
             remove_abandoned(self.path)  # of processes that were killed as they made it
             require_writable(self.path)
         self._history = _read_history(self.path)
-        self._history.prepare()
         if home is not None and home != self._history.terms.home:
             with self._transaction() as connection:
                 self._require_no_copy()
@@ -448,7 +447,7 @@ class Ledger:
             LedgerAccessError: if the ledger cannot be written, and a fresh connection finds no
                 release with the token; or if that cannot read either: then one may be there.
         """
-        require_events(events)
+        require_events(events)  # also computes slow curves before the lock makes others wait
         asked = LedgerEntry(
             release=1,
             at=_now(),
@@ -462,7 +461,6 @@ class Ledger:
             delta=delta,
             token=token,
         )
-        self._prepare(events)
         try:
             with self._transaction() as connection:
                 if (before := self._with_token_of(asked)) is not None:
@@ -537,7 +535,6 @@ class Ledger:
             None if realised is None else tuple((events, int(count)) for events, count in realised)
         )
         plain_published = None if published is None else json.loads(json.dumps(published))
-        self._prepare(*(events for events, _ in charges or ()))
         with self._transaction() as connection:
             entry = self._history.entry(release, self.path)
             same = entry.realised == charges and plain_published in (None, entry.published)
@@ -553,11 +550,6 @@ class Ledger:
                 },
             )
             return self._history.head
-
-    def _prepare(self, *events: Events) -> None:
-        # slow curves are computed before the lock makes others wait
-        with self._alone:
-            self._history.prepare(*events)
 
     @contextmanager
     def _reading(self) -> Iterator[History]:

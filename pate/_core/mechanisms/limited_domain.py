@@ -45,7 +45,6 @@ from pate._core.validation import (
     require,
     require_count,
     require_in_open_unit_interval,
-    require_positive,
 )
 
 
@@ -397,7 +396,7 @@ class TopStable(DomainMechanism):
 
     def chance_to_pass(self, gap: float) -> float:
         """Return a bound on the chance that one of kbar gaps, ``gap`` over the window, passes."""
-        return self.kbar * chance_to_exceed(self._threshold - gap, **self._scales)
+        return self.kbar * _chance_to_exceed(self._threshold - gap, **self._scales)
 
     def _items(self, ranked: Ranked, generator: np.random.Generator) -> IntArray:
         return self._peel(ranked, generator)[0]
@@ -458,45 +457,29 @@ class TopStable(DomainMechanism):
 
     @property
     def _threshold(self) -> float:
-        return unstable_threshold(self.delta / self.kbar, **self._scales)
+        return _unstable_threshold(self.delta / self.kbar, **self._scales)
 
     @property
     def _threshold_scale(self) -> float:
         return max(self.scale_threshold, self.scale_gap)
 
 
-def unstable_threshold(probability: float, *, scale_threshold: float, scale_gap: float) -> float:
-    """Return the t that the difference of two noises exceeds with ``probability``.
+def _unstable_threshold(probability: float, *, scale_threshold: float, scale_gap: float) -> float:
+    """Return the t that the difference of two noises exceeds with ``probability``, below 1/2.
 
     The difference is ``Laplace(scale_gap) - Laplace(scale_threshold)``.
-
-    >>> round(unstable_threshold(1e-6, scale_threshold=2.0, scale_gap=4.0), 2)
-    53.64
-
-    Returns:
-        the threshold, in the unit of the scales.
-
-    Raises:
-        ValueError: on a scale that is not positive or ``probability`` outside (0, 1/2).
     """
-    require_in_open_unit_interval(probability=probability)
-    require(probability < 0.5, "probability < 1/2", probability=probability)
-    require_positive(scale_threshold=scale_threshold, scale_gap=scale_gap)
     wide, narrow = max(scale_threshold, scale_gap), min(scale_threshold, scale_gap)
     ratio = narrow / wide
     target = math.log(probability)
     return wide * smallest_where(lambda t: _log_tail(t, ratio) <= target, 0.0, -2 * target + 4)
 
 
-def chance_to_exceed(value: float, *, scale_threshold: float, scale_gap: float) -> float:
+def _chance_to_exceed(value: float, *, scale_threshold: float, scale_gap: float) -> float:
     """Return the probability that the difference of two noises exceeds ``value``.
 
     The difference is ``Laplace(scale_gap) - Laplace(scale_threshold)``.
-
-    Raises:
-        ValueError: on a scale that is not positive.
     """
-    require_positive(scale_threshold=scale_threshold, scale_gap=scale_gap)
     wide, narrow = max(scale_threshold, scale_gap), min(scale_threshold, scale_gap)
     tail = math.exp(_log_tail(abs(value) / wide, narrow / wide))
     return tail if value > 0 else 1 - tail

@@ -12,7 +12,7 @@ from scipy.integrate import quad
 from scipy.stats import binom
 
 from pate import mechanisms as m
-from pate._core.mechanisms.limited_domain import chance_to_exceed
+from pate._core.mechanisms.limited_domain import _chance_to_exceed, _unstable_threshold
 from pate._core.testing.mechanisms import Grid
 from pate.accounting import Event, NeighboringRelation
 from pate.mechanisms import TopStableOutcome
@@ -78,7 +78,7 @@ def law_of_sizes(mechanism: m.TopStable, x: tuple[float, ...]) -> dict[int, floa
     order; 0 is none."""
     k, kbar, scale_gap = mechanism.k, mechanism.kbar, mechanism.scale_gap
     turns = [*range(k, kbar + 1), *range(k - 1, 0, -1)]
-    threshold = m.unstable_threshold(
+    threshold = _unstable_threshold(
         mechanism.delta / kbar, scale_threshold=mechanism.scale_threshold, scale_gap=scale_gap
     )
     window = mechanism.sensitivity * mechanism.relation.score_range
@@ -205,12 +205,12 @@ def test_gaps_pass_as_often_as_is_said(gap: int) -> None:
 def test_threshold_is_exceeded_with_its_probability(ratio: float, probability: float) -> None:
     wide = 3.0
     for scale_threshold, scale_gap in ((wide, ratio * wide), (ratio * wide, wide)):
-        t = m.unstable_threshold(probability, scale_threshold=scale_threshold, scale_gap=scale_gap)
+        t = _unstable_threshold(probability, scale_threshold=scale_threshold, scale_gap=scale_gap)
         exceeded = integrated_tail(t, scale_threshold, scale_gap)
         assert exceeded <= probability * (1 + 1e-7)
         assert exceeded == pytest.approx(probability, rel=1e-3)
         for votes in (t, -t, t - 1):
-            found = chance_to_exceed(votes, scale_threshold=scale_threshold, scale_gap=scale_gap)
+            found = _chance_to_exceed(votes, scale_threshold=scale_threshold, scale_gap=scale_gap)
             assert found == pytest.approx(
                 integrated_tail(votes, scale_threshold, scale_gap), rel=1e-3
             )
