@@ -19,7 +19,14 @@ from scipy.spatial.distance import cdist
 
 from pate._core.files.reading import Json
 from pate._core.package import find
-from pate._core.validation import Float32Array, FloatArray, require, require_count, stage_bar
+from pate._core.validation import (
+    Float32Array,
+    FloatArray,
+    IntArray,
+    require,
+    require_count,
+    stage_bar,
+)
 from pate._labeling.data.pictures import PatchFeatures
 from pate._labeling.data.records import (
     FeatureMap,
@@ -32,17 +39,15 @@ from pate._labeling.linear import Directions, power_above, product_bits
 
 # larger matrices are decomposed by iteration, in a fraction of the time, which Ctrl-C can end
 _DIRECT = 4096
-# public samples that take less are held in memory while a map is fitted; of more, the scaling takes
-# as many at equal distances
+# public samples that take less are held in memory while a map is fitted; of more, as many at equal
+# distances are taken
 _HELD_BYTES = 1 << 28
 
 
 class PublicPCA(FeatureMap):
     """Whitened principal components of the public samples: few features, for weak teachers.
 
-    It is fitted on public samples block by block. Only the matrix of their covariances is held:
-    ``F`` features take ``8 F^2`` bytes, 1.2 GB for pictures of 64 pixels. Fewer samples than
-    features are all held instead, which takes less: their inner products have the same eigenvalues.
+    It is fitted to public samples of 256 MB at most, and to a part of more, at equal distances.
 
     >>> table = ArrayFeatures(np.array([[1.0, 300.0], [2.0, 100.0], [3.0, 250.0], [5.0, 200.0]]))
     >>> PublicPCA(num_components=1).fit(table).transform(table).shape
@@ -67,19 +72,19 @@ class PublicPCA(FeatureMap):
     def fit(self, public: Features) -> PublicPCA:
         """Fit on public features ``[N, ...]``, flattened."""
         if self._mean is None:
-            num, width = public.shape[0], prod(public.shape[1:])
-            limit = min(num, width)
+            rows, width = _held_rows(public), prod(public.shape[1:])
+            limit = min(len(rows), width)
             require(
                 self.num_components < limit,
-                f"num_components < {limit}, for {num} public samples of {width} features",
+                f"num_components < {limit}, for {len(rows)} public samples of {width} features",
                 num_components=self.num_components,
             )
             with stage_bar(
-                None, f"components of {num} public samples", unit="sample", shown=limit > _DIRECT
+                None, f"components of {len(rows)} samples", unit="sample", shown=limit > _DIRECT
             ):
-                self._mean, moments = _centered(public) if num < width else _moments(public)
-                whitening = _whitening_of_few if num < width else _whitening
-                self._weights = whitening(moments, self.num_components)
+                values = public[rows].reshape(len(rows), width).astype(np.float64)
+                self._mean = values.mean(axis=0).astype(np.float32)
+                self._weights = _whitening(values - self._mean, self.num_components)
         return self
 
     def transform(self, features: Features) -> Float32Array:
@@ -103,62 +108,33 @@ class PublicPCA(FeatureMap):
         return made
 
 
-def _whitening(covariance: FloatArray, num_components: int) -> Float32Array:
-    """Return the scaled components ``[F, num_components]``, widest first."""
-    values, vectors = _widest(covariance, num_components)
-    return (vectors / np.sqrt(np.maximum(values, 1e-12))).astype(np.float32)
+def _held_rows(public: Features) -> IntArray:
+    """Return the rows of samples that are held in memory at once, at equal distances."""
+    num = public.shape[0]
+    return np.arange(0, num, max(1, -(-4 * num * prod(public.shape[1:]) // _HELD_BYTES)))
 
 
-def _whitening_of_few(centered: FloatArray, num_components: int) -> Float32Array:
-    """Return scaled components ``[F, num_components]`` of fewer samples ``[N, F]`` than features.
+def _whitening(centered: FloatArray, number: int) -> Float32Array:
+    """Return the scaled principal components ``[F, number]`` of samples ``[N, F]``, widest first.
 
+    Fewer samples than features have inner products with the same eigenvalues, which are fewer.
     Where samples are copies of each other there may be fewer directions: further components are 0.
     """
-    values, vectors = _widest(centered @ centered.T / (len(centered) - 1), num_components)
+    few = len(centered) < centered.shape[1]
+    products = (centered @ centered.T if few else centered.T @ centered) / (len(centered) - 1)
+    values, vectors = (
+        # the first vector is drawn unless it is given
+        eigsh(products, k=number, v0=np.ones(len(products)), tol=1e-6)
+        if len(products) > _DIRECT
+        else np.linalg.eigh(products)
+    )
+    top = np.argsort(values)[::-1][:number]
+    values, vectors = values[top], vectors[:, top]
+    if not few:
+        return (vectors / np.sqrt(np.maximum(values, 1e-12))).astype(np.float32)
     varies = values > 1e-9 * values[0]
     scales = np.where(varies, values, 1) * np.sqrt(len(centered) - 1)
     return np.asarray(centered.T @ vectors / scales * varies, dtype=np.float32)
-
-
-def _widest(matrix: FloatArray, number: int) -> tuple[FloatArray, FloatArray]:
-    """Return the largest eigenvalues ``[number]`` of a symmetric ``matrix``, and their vectors."""
-    values, vectors = (
-        # the first vector is drawn unless it is given
-        eigsh(matrix, k=number, v0=np.ones(len(matrix)), tol=1e-6)
-        if len(matrix) > _DIRECT
-        else np.linalg.eigh(matrix)
-    )
-    top = np.argsort(values)[::-1][:number]
-    return values[top], vectors[:, top]
-
-
-def _centered(public: Features) -> tuple[Float32Array, FloatArray]:
-    """Return the mean ``[F]`` of features ``[N, ...]``, and differences from it, ``[N, F]``."""
-    num, width = public.shape[0], prod(public.shape[1:])
-    values = np.empty((num, width))
-    for index in blocks_of(public, range(num), block_bytes=_HELD_BYTES):
-        values[index] = public[index].reshape(len(index), width)
-    mean = values.mean(axis=0).astype(np.float32)
-    return mean, values - mean
-
-
-def _moments(public: Features) -> tuple[Float32Array, FloatArray]:
-    """Return mean ``[F]`` and covariances ``[F, F]`` of features ``[N, ...]``, flattened."""
-    num, width = public.shape[0], prod(public.shape[1:])
-    blocks = list(blocks_of(public, range(num), block_bytes=_HELD_BYTES))
-    if len(blocks) == 1:
-        flat = public[blocks[0]].reshape(num, width)
-        mean: Float32Array = flat.mean(axis=0)
-        return mean, np.cov(flat - mean, rowvar=False)
-    total = np.zeros(width)
-    for index in blocks:
-        total += public[index].reshape(len(index), width).sum(axis=0, dtype=np.float64)
-    mean = (total / num).astype(np.float32)
-    products = np.zeros((width, width))
-    for index in blocks:
-        centered = (public[index].reshape(len(index), width) - mean).astype(np.float64)
-        products += centered.T @ centered
-    return mean, products / (num - 1)
 
 
 # a table is of one unit if most columns' units differ from the middle one by less
@@ -205,9 +181,8 @@ class PublicScaling(FeatureMap):
         Raises ``ValueError`` if all samples are alike.
         """
         if self._centre is None:
-            num, width = public.shape[0], prod(public.shape[1:])
-            rows = np.arange(0, num, max(1, -(-4 * num * width // _HELD_BYTES)))
-            values = public[rows].reshape(len(rows), width)
+            rows = _held_rows(public)
+            values = public[rows].reshape(len(rows), -1)
             centre, units = _center_and_units(values)
             varies = units > 0
             require(varies.any(), "public features that differ")
