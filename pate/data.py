@@ -4,9 +4,6 @@ from pate._core.package import TYPE_CHECKING, lazy_names
 
 if TYPE_CHECKING:
     from pate._core.validation import UNKNOWN as UNKNOWN
-    from pate._labeling.data.arrays import (
-        Arrays as Arrays,
-    )
     from pate._labeling.data.feature_maps import (
         AutoFeatures as AutoFeatures,
         ChainedFeatures as ChainedFeatures,
@@ -27,7 +24,11 @@ if TYPE_CHECKING:
         Role as Role,
     )
     from pate._labeling.data.sentences import SentenceFeatures as SentenceFeatures
-    from pate._labeling.data.source import DataSource as DataSource, PythonFile as PythonFile
+    from pate._labeling.data.source import (
+        Arrays as Arrays,
+        DataSource as DataSource,
+        PythonFile as PythonFile,
+    )
     from pate._labeling.data.tables import (
         ColumnEncoding as ColumnEncoding,
         NumberTable as NumberTable,

@@ -40,7 +40,6 @@ from pate._core.validation import (
     require_label_names,
     require_positive,
 )
-from pate._labeling.data.arrays import Arrays
 from pate._labeling.data.feature_maps import AutoFeatures, PublicScaling
 from pate._labeling.data.records import (
     ArrayFeatures,
@@ -54,6 +53,7 @@ from pate._labeling.data.records import (
     copied_rows,
     known_truth,
 )
+from pate._labeling.data.source import Arrays
 from pate._labeling.linear import student_of
 from pate._labeling.plan import RunPlan, label
 from pate._labeling.release.label_settings import LabelSettings, resolve_settings

@@ -22,7 +22,6 @@ from numpy.typing import ArrayLike
 
 from pate._core.files.reading import opened, read_arrays, read_yaml
 from pate._core.validation import Faults, InputError, require
-from pate._labeling.data.arrays import GIVE_IDS, OPTIONAL, roles_of
 from pate._labeling.data.label_table import (
     LABELS,
     UNNAMED,
@@ -40,7 +39,7 @@ from pate._labeling.data.label_table import (
     split_of,
 )
 from pate._labeling.data.records import Features, Role, UnknownLabels
-from pate._labeling.data.source import SPLIT_OF_ROLE
+from pate._labeling.data.source import GIVE_IDS, OPTIONAL, SPLIT_OF_ROLE, roles_of
 from pate._labeling.data.tables import FORMATS, is_no_level, number_of
 
 _MOST_LEVELS = 50

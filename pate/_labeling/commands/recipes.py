@@ -39,10 +39,9 @@ from pate._labeling.commands.evidence import (
     read_table,
 )
 from pate._labeling.commands.parsing import FLAG, run_command
-from pate._labeling.data.arrays import GIVE_IDS
 from pate._labeling.data.label_table import is_table
 from pate._labeling.data.records import Role
-from pate._labeling.data.source import DataSource, TableSource
+from pate._labeling.data.source import GIVE_IDS, DataSource, TableSource
 from pate._labeling.release.forecast import describe_absent, some_of, teachers_that_start
 from pate._labeling.release.label_settings import LabelSettings
 

@@ -48,11 +48,10 @@ from pate._labeling.commands.parsing import (
     with_saved,
     with_saved_data,
 )
-from pate._labeling.data.arrays import OPTIONAL
 from pate._labeling.data.label_table import is_table, read_columns
 from pate._labeling.data.pictures import FORMATS
 from pate._labeling.data.records import as_text
-from pate._labeling.data.source import DataSource
+from pate._labeling.data.source import OPTIONAL, DataSource
 from pate._labeling.data.tables import ColumnEncoding, encode_table, unknown_levels
 from pate._labeling.linear import LINEAR, is_linear
 from pate._labeling.plan import RunPlan
