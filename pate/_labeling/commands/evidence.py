@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from pate._core.files.reading import opened, read_arrays, read_yaml
-from pate._core.validation import Faults, InputError, require
+from pate._core.validation import InputError, require
 from pate._labeling.data.label_table import (
     LABELS,
     UNNAMED,
@@ -214,12 +214,9 @@ def draft_of_table(path: Path, content: str, declared: Declared) -> Draft:
         left = [name for name in table.values if name not in (identity, role, group)]
         declared = replace(declared, labels=json.dumps(left))
     keys, draft.first = np.array(table.values[identity]), table.values[identity][0]
-    faults = Faults()
-    with faults.gather():
-        groups = groups_of(table, group, identity, declared.group_pattern)
-        fractions = declared.public_fraction, declared.test_fraction
-        split = split_of(table, role, keys if groups is None else groups, fractions)
-    faults.refuse()
+    groups = groups_of(table, group, identity, declared.group_pattern)
+    fractions = declared.public_fraction, declared.test_fraction
+    split = split_of(table, role, keys if groups is None else groups, fractions)
     shown = Columns(
         path,
         {
@@ -275,25 +272,14 @@ def draft_of_arrays(path: Path, declared: Declared) -> Draft:
     return draft
 
 
-def doubts_of_arrays(features: Features) -> list[str]:
-    """Return lines on public features ``[N, F]`` that may be no numbers.
-
-    Raises ``ValueError`` on columns that count the rows.
-    """
+def require_no_counters(features: Features) -> None:
+    """Raise ``ValueError`` if columns of public features ``[N, F]`` count the rows."""
     head = features[: max(_TRIED, 10**6 // max(features.shape[1], 1))]
     steps, whole = np.diff(head, axis=0), (head == np.rint(head)).all(axis=0)
     ordered = (steps > 0).all(axis=0) | (steps < 0).all(axis=0)
     counters = np.flatnonzero(whole & ordered & (len(head) >= _FEW))
     what = "X without columns that count the rows, or its rows in another order"
     require(not counters.size, what, columns=counters[:_FEW].tolist())
-    odd = np.flatnonzero(np.isin(np.abs(head), 10.0 ** np.arange(1, 8) - 1).any(axis=0))
-    signs = {column: sentinels([f"{value:g}" for value in head[:, column]]) for column in odd}
-    return [
-        f"Column {column} of X holds {', '.join(found)}, far from its other numbers. If that is a"
-        " sign of a missing value, put a public number there."
-        for column, found in signs.items()
-        if found
-    ]
 
 
 def read_table(path: Path) -> tuple[Columns, str]:

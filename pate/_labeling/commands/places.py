@@ -128,20 +128,10 @@ def find_study(word: str) -> str:
 
 
 def with_shipped_files(words: Sequence[str]) -> list[str]:
-    """Return arguments with shipped files for each missing ``--config configs/NAME/FILE``."""
-    chosen: list[str] = []
-    for word in words:
-        option, equals, path = (
-            word.partition("=") if word.startswith("--config=") else ("", "", word)
-        )
-        is_file = equals or chosen[-1:] == ["--config"]
-        chosen.append(f"{option}{equals}{_shipped_file(path)}" if is_file else word)
-    return chosen
+    """Return arguments with the shipped file for each missing ``configs/NAME/FILE``."""
+    return [re.sub(r"(?<![^=])configs/([^/]+)/([^/]+)$", _shipped_file, word) for word in words]
 
 
-def _shipped_file(path: str) -> str:
-    place, name, *file = (*Path(path).parts, "", "")[:3]
-    folder = shipped_recipes().get(name)
-    if place != "configs" or folder is None or Path(path).exists():
-        return path
-    return str(folder.joinpath(*file))
+def _shipped_file(match: re.Match[str]) -> str:
+    file = shipped_recipes().get(match[1], Path()) / match[2]
+    return match[0] if Path(match[0]).exists() or not file.is_file() else str(file)

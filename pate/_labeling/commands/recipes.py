@@ -32,11 +32,11 @@ from pate._labeling.commands.evidence import (
     Draft,
     UndeclaredError,
     declared_draft,
-    doubts_of_arrays,
     draft_of_arrays,
     draft_of_pictures,
     draft_of_table,
     read_table,
+    require_no_counters,
 )
 from pate._labeling.commands.parsing import FLAG, run_command
 from pate._labeling.data.label_table import is_table
@@ -128,17 +128,14 @@ def init(folder: Path, declared: Declared, *, data: Path | None = None) -> None:
     if pictures:
         files |= {f"{_STABLE}/{name}": text for name, text in _stable_topk(files, data).items()}
         listed.append(f"{_STABLE}/")
-    if folder.exists():
-        require(folder.is_dir(), "a new or empty folder", file=str(folder))
-        # drafts that a killed command left
-        remove_drafts(folder.glob(".*"), files)
-        others = sorted(
-            name
-            for path in (*folder.iterdir(), *(folder / _STABLE).glob("*"))
-            if (name := str(path.relative_to(folder))) != _STABLE or not pictures
-            if not _holds(path, files.get(name))
-        )
-        require(not others, f"a new or empty folder {folder}", files=others)
+    remove_drafts(folder.glob(".*"), files)  # that a killed command left
+    held = {str(path.relative_to(folder)): path for path in folder.rglob("*") if path.is_file()}
+    others = [
+        name
+        for name, path in sorted(held.items())
+        if name not in files or read_bytes(path) != files[name].encode()
+    ]
+    require(not others and not folder.is_file(), f"a new or empty folder {folder}", files=others)
     for name, text in files.items():
         write_text(folder / name, text)
     print(f"{folder}: {', '.join(listed)}")
@@ -307,7 +304,8 @@ def _read(
         + ("." if declared.public_fraction is None else ": YOUR records, which are published."),
     ]
     _, *sides = (public := records[Role.PUBLIC].features).shape
-    draft.remarks += doubts_of_arrays(public) if kind == "npz" and len(sides) == 1 else []
+    if kind == "npz" and len(sides) == 1:
+        require_no_counters(public)
     if kind == "npz" and len(sides) in (2, 3) and sorted(sides)[-2] >= _PICTURE:
         draft.add("features", _OF_PICTURES, "Guessed: X holds pictures, gray or of channels")
     draft.remarks += [
@@ -383,10 +381,6 @@ def _data_file(kind: str, data: Path | None, draft: Draft) -> str:
     for name, value in draft.settings.items():
         text = _with_setting(text, name, value, draft.reasons[name])
     return text.replace("DATA", _quoted(place))
-
-
-def _holds(path: Path, text: str | None) -> bool:
-    return text is not None and path.is_file() and read_bytes(path) == text.encode()
 
 
 def _with_setting(text: str, name: str, value: object, reason: str) -> str:

@@ -419,11 +419,6 @@ class AutoFeatures(RandomFeatures):
         return self
 
     @property
-    def version(self) -> int:
-        """1, since the second part leaves out linear functions of the columns."""
-        return 1
-
-    @property
     def widths(self) -> tuple[int, ...]:
         """The numbers of columns and of features that bend; empty without these."""
         assert self._frequencies is not None, "fit comes before widths"
@@ -486,11 +481,6 @@ class ChainedFeatures(FeatureMap):
             self.shapes.append(tuple(public.shape[1:]))
             public = as_features(part.fit(public).transform(public))
         return self
-
-    @property
-    def version(self) -> int:
-        """The sum over all maps."""
-        return sum(part.version for part in self.maps)
 
     @property
     def widths(self) -> tuple[int, ...]:

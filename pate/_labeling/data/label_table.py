@@ -193,7 +193,10 @@ def read_label_table(
     identity = reading.column(special[0]) or special[0]
     with faults.gather():
         columns[identity] = [name and normal(name) for name in columns[identity]]
-        _require_unique(table, identity)
+        table.require(identity, columns[identity], "a value")
+        times = Counter(columns[identity])
+        once = [times[name] == 1 for name in columns[identity]]
+        table.require(identity, once, f"each `{identity}` once")
     role, group = (
         column if (column := reading.column(name)) in columns else None
         for name in ("split", "group")
@@ -483,16 +486,3 @@ def read_columns(path: Path, required: Sequence[str] = (), *, encoding: str = UT
     faults.refuse()
     columns = dict(zip(head, map(list, zip(*(row for _, row in lines), strict=True)), strict=True))
     return Columns(path, columns, [line for line, _ in lines])
-
-
-def _require_unique(table: Columns, identity: str) -> None:
-    table.require(identity, table.values[identity], "a value")
-    first: dict[str, int] = {}
-    for line, name in zip(table.lines, table.values[identity], strict=True):
-        require(
-            name not in first,
-            f"each `{identity}` once in {table.path}",
-            **{identity: name},
-            lines=(first.get(name), line),
-        )
-        first[name] = line

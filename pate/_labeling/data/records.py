@@ -426,11 +426,6 @@ class FeatureMap(RecordsInitArgs, ABC):
     """
 
     @property
-    def version(self) -> int:
-        """Raised where the same settings map otherwise: runs begun before are refused."""
-        return 0
-
-    @property
     def widths(self) -> tuple[int, ...]:
         """Numbers of columns of parts, once fitted; empty if there is one part."""
         return ()

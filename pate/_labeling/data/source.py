@@ -205,8 +205,7 @@ class DataSource(RecordsInitArgs, ABC):
         """Return a hash of the raw records of a role, read in blocks.
 
         Pictures are hashed by their names, sizes and times. The hash changes when a record of the
-        role does, and that of public records with the version of their feature map. The hash of
-        private records is PRIVATE.
+        role does. The hash of private records is PRIVATE.
         """
         raw = self._raw(role)
         names = json.dumps(
@@ -216,8 +215,6 @@ class DataSource(RecordsInitArgs, ABC):
                 None if raw.groups is None else raw.groups.tolist(),
             ]
         )
-        if role is Role.PUBLIC and self.feature_map is not None and self.feature_map.version:
-            names += json.dumps(self.feature_map.version)
         identity = raw.features.identity()
         content = values_of(raw.features, range(len(raw))) if identity is None else identity
         return digest(names, raw.labels.tobytes(), content)

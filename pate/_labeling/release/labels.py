@@ -10,9 +10,10 @@ import json
 import os
 import secrets
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import IO, Any
 
@@ -126,12 +127,6 @@ def preallocate_labels(run: Run, queries: Queries) -> Iterator[IO[bytes]]:
                 probe.touch()
                 # a rename is atomic within one file system only
                 probe.replace(folder / probe.name).unlink()
-            for left in (LABEL.state, LABEL.config, *LABEL.outputs):
-                if (run.root / left).exists():
-                    # a second name can be made only if the first one may be removed
-                    probe = (run.root / left).with_name(f".probe.{secrets.token_hex(8)}")
-                    os.link(run.root / left, probe)
-                    probe.unlink()
             # labels without a statement are not public: a killed command leaves them private
             file: IO[bytes] = stack.enter_context(
                 atomic_write(labels_file(run), folder=run.private)
@@ -409,11 +404,8 @@ class LabelsRelease(Releasable):
 
 def versions_here() -> dict[str, str]:
     """Return the versions of the packages that make a release; absent ones are left out."""
-    found = {"pate": __version__}
-    for name in ("numpy", "scipy", "torch"):
-        with suppress(PackageNotFoundError):  # a release needs no torch
-            found[name] = version(name)
-    return found
+    present = [name for name in ("numpy", "scipy", "torch") if find_spec(name)]
+    return {"pate": __version__} | {name: version(name) for name in present}
 
 
 def require_stated(run: Run) -> int:

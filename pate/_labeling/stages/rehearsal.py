@@ -53,6 +53,7 @@ from pate._labeling.stages.teachers import fit, vote
 from pate._labeling.stages.votes_import import NamedVotes, import_votes, votes_from
 from pate._labeling.teachers import FIRST, ClosedFormPlan, uses_groups
 from pate._labeling.votes.kinds import (
+    Ballots,
     Counts,
     Filed,
     Moments,
@@ -267,7 +268,11 @@ def _made_up_votes(votes: VoteFacts, rows: IntArray) -> NamedVotes:
     """Return votes on some samples, of teachers who all agree."""
     truth = np.indices((len(rows), len(votes.label_names))).sum(axis=0) % 2
     kind = votes.kind if issubclass(votes.kind, Filed) else Counts
-    array: dict[str, Any] = {kind.array: kind.unanimous(truth, votes.num_teachers)}
+    alike = votes.num_teachers * truth
+    if kind is not Counts:
+        bits = truth[:, None].astype(np.uint8 if kind is Ballots else np.float16)
+        alike = np.repeat(bits, votes.num_teachers, axis=1)
+    array: dict[str, Any] = {kind.array: alike}
     return NamedVotes(
         ids=votes.ids[rows],
         label_names=tuple(votes.label_names),

@@ -231,14 +231,6 @@ class Filed(Votes):
 
     @classmethod
     @abstractmethod
-    def unanimous(cls, labels: IntArray, num_teachers: int) -> NDArray[Any]:
-        """Return the array of a votes file with votes of all teachers for ``labels`` ``[N, C]``.
-
-        It is made up, for a rehearsal.
-        """
-
-    @classmethod
-    @abstractmethod
     def summed(cls, votes: NDArray[Any], num_teachers: int) -> IntArray:
         """Return sums ``[N, C]`` over teachers of the array of a file of votes.
 
@@ -301,10 +293,6 @@ class Counts(Filed):
         return array
 
     @classmethod
-    def unanimous(cls, labels: IntArray, num_teachers: int) -> NDArray[Any]:
-        return num_teachers * labels
-
-    @classmethod
     def summed(cls, votes: NDArray[Any], num_teachers: int) -> IntArray:
         return num_teachers + SCORE_STEPS * votes  # as scores of 0 and 1 are
 
@@ -351,10 +339,6 @@ class Ballots(Counts):
     @classmethod
     def checked(cls, votes: ArrayLike, shape: tuple[int, int]) -> UInt8Array:
         return checked_bits(_by_teacher("ballots", votes, shape))
-
-    @classmethod
-    def unanimous(cls, labels: IntArray, num_teachers: int) -> NDArray[Any]:
-        return np.repeat(labels[:, None].astype(np.uint8), num_teachers, axis=1)
 
     @classmethod
     def summed(cls, votes: NDArray[Any], num_teachers: int) -> IntArray:
@@ -425,11 +409,6 @@ class Scores(_OfVoters, Filed):
             values="nan",
         )
         return array.astype(np.float16, copy=False)
-
-    @classmethod
-    def unanimous(cls, labels: IntArray, num_teachers: int) -> NDArray[Any]:
-        everybody = np.repeat(labels[:, None], num_teachers, axis=1)
-        return np.where(everybody, 0.9, 0.1).astype(np.float16)
 
     @classmethod
     def summed(cls, votes: NDArray[Any], num_teachers: int) -> IntArray:
@@ -513,20 +492,14 @@ def require_kind(kind: type[Votes], needs: Iterable[Need], name: str) -> None:
 
 def _by_teacher(name: str, votes: ArrayLike, shape: tuple[int, int]) -> NDArray[Any]:
     """Return votes ``[N, T, C]``, with T = 1 for votes ``[N, C]``."""
-    return np.reshape(votes, shape_by_teacher(name, np.shape(votes), shape))
-
-
-def shape_by_teacher(
-    name: str, votes: tuple[int, ...], shape: tuple[int, int]
-) -> tuple[int, int, int]:
-    """Return the shape ``[N, T, C]`` of votes, with T = 1 for the shape ``[N, C]``."""
-    (size, labels), full = shape, (votes[0], 1, votes[1]) if len(votes) == 2 else votes
+    array, (size, labels) = np.asarray(votes), shape
+    full = array[:, None] if array.ndim == 2 else array
     require(
-        len(full) == 3 and (full[0], full[2]) == shape and full[1] > 0,
+        full.ndim == 3 and full.shape == (size, full.shape[1], labels) and full.shape[1] > 0,
         f"{name} of shape [{size}, T, {labels}], as ids and label_names say",
-        shape=full,
+        shape=full.shape,
     )
-    return size, full[1], labels
+    return full
 
 
 def require_counts(counts: NDArray[Any], num_teachers: int) -> NDArray[Any]:

@@ -13,7 +13,7 @@ import yaml
 from pate import cli
 from pate._labeling.commands.recipes import _KINDS, recipe_files
 from pate._labeling.runs.run import read_data
-from pate.data import DataSource, Role
+from pate.data import Arrays, DataSource, PythonFile, Role
 from scripts.faces.drawing import write_celeba_folder
 from tests.conftest import make_arrays
 
@@ -113,8 +113,10 @@ def test_labels_are_coded_as_public_records_have_them(
 
 @pytest.mark.parametrize("kind", list(_KINDS))
 def test_every_kind_describes_a_source_and_explains_every_setting(
-    kind: str, tmp_path: Path
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # what a file of Python makes may need other packages
+    monkeypatch.setattr(PythonFile, "_made", lambda *_: Arrays(tmp_path / "mine.npz"))
     files = recipe_files(tmp_path / "recipe", kind)
     for name, text in files.items():
         if name.endswith(".yaml"):

@@ -145,7 +145,7 @@ def test_all_faults_of_a_file_are_said_at_once(tmp_path: Path) -> None:
         NumberTable(path, labels=["gout", "asthma"]).load(Role.TEST)
     lines = str(refused.value).split("\n")
     assert lines == [
-        f"Expected each `id` once in {path}, got id='a1', lines=(2, 3)",
+        f"Expected each `id` once in column `id` of {path}, got line=2, value='a1', further_lines=1",
         "Expected names of labels among age, weight, city, gout (mine.csv), got unknown=['asthma']",
         f"Expected private, public or test in column `split` of {path}, got line=3, value='train'",
         f"Expected a finite number (words need `categories` or `texts`, signs of missing numbers `gaps`) in column `age` of {path}, got"

@@ -107,7 +107,8 @@ def test_one_picture_has_one_path(pictures: Path, alias: str) -> None:
     assert "p01.jpg" in PictureTable(pictures, size=8).load(Role.PUBLIC).ids
     retitle(pictures, "p03.jpg", "p01.jpg")  # a private record
     with pytest.raises(
-        ValueError, match=r"each `file` once in .*labels\.csv, got file='p01\.jpg', lines=\(3, 5\)"
+        ValueError,
+        match=r"each `file` once in .*labels\.csv, got line=3, value='p01\.jpg', further",
     ):
         PictureTable(pictures, size=8).load(Role.TEST)
 
@@ -231,7 +232,7 @@ def test_faults_of_a_table_are_said_with_their_lines(pictures: Path) -> None:
     damaged = {
         text.replace("p05.jpg,1", "p05.jpg,2"): r"0 or 1 in column `hat` .*line=7, value='2'",
         text.replace("p05.jpg,1", "p05.jpg,1,1"): r"5 values in each line .*line=7, values=6",
-        text.replace("p05.jpg", "p06.jpg"): r"each `file` once .*file='p06\.jpg', lines=\(7, 8\)",
+        text.replace("p05.jpg", "p06.jpg"): r"each `file` once .*line=7, value='p06\.jpg'",
         text.replace("p05.jpg", "p99.jpg"): r"a picture for every row .*missing=\['.*p99\.jpg'\]",
         text.replace(",test,", ",train,", 1): r"private, public or test .*line=4, value='train'",
         text.replace("n1\n", "\n", 1): r"column `group` of .*, got line=5, value=''",

@@ -22,18 +22,6 @@ class Given(DataSource):
         return Records(features=self.given, labels=np.ones((num, 1), dtype=np.uint8), ids=ids)
 
 
-def test_a_map_of_another_version_is_of_other_public_records(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """A run that is continued would mix numbers of both."""
-    source = Given(ArrayFeatures(np.eye(6, dtype=np.float32)), PublicPCA(2))
-    before = [source.fingerprint(role) for role in Role]
-    monkeypatch.setattr(PublicPCA, "version", 1)
-    after = [source.fingerprint(role) for role in Role]
-    changed = [old != new for old, new in zip(before, after, strict=True)]
-    assert changed == [role is Role.PUBLIC for role in Role]
-
-
 @pytest.mark.parametrize("label", [0.9, 2, 254, np.nan])
 def test_records_of_other_labels_than_known_ones(label: float) -> None:
     """A source of one's own may make them. Shares became 0, or unknown, without a word."""
