@@ -58,22 +58,17 @@ def _run(words: list[str], name: str | None) -> int:
     if name is None:
         return _help(words)
     with _signal_handling():
-        from pate._core.files.writing import release_locks
-
         if os.path.lexists("matplotlibrc"):
             # matplotlib reads it from the working directory of its import: import it elsewhere
             with chdir(os.path.dirname(os.__file__)):
                 import_module("matplotlib")
-        try:
-            from pate._core.validation import owner_reads
-            from pate._labeling.commands.places import importable, with_shipped_files, without_code
+        from pate._core.validation import owner_reads
+        from pate._labeling.commands.places import importable, with_shipped_files, without_code
 
-            rest, folders, owner = without_code(words[len(name.split()) :])
-            owner_reads.set(owner)
-            with importable(folders):
-                commands()[name].load()(with_shipped_files(rest))
-        finally:
-            release_locks()
+        rest, folders, owner = without_code(words[len(name.split()) :])
+        owner_reads.set(owner)
+        with importable(folders):
+            commands()[name].load()(with_shipped_files(rest))
     return 0
 
 

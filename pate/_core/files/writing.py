@@ -14,10 +14,8 @@ import secrets
 import shutil
 import socket
 import sys
-import time
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from functools import cache
 from glob import escape
 from pathlib import Path
@@ -263,27 +261,14 @@ def require_disk(needed: int, folder: Path, what: str, *, files: int = 0) -> Non
 LOCK = ".lock"
 """Name of the lock file in a run's folder. It names the process that works on the run."""
 
-_WIDTH = 80
-_POLL_SECONDS = 0.2
 _NO_LOCKS = (errno.ENOSYS, errno.ENOTSUP, errno.ENOLCK)
+_held: set[Path] = set()
+"""The runs that this process has locked."""
 
 
-class _InUseError(ValueError):
-    """Another process holds the lock."""
-
-
-@dataclass
-class _Held:
-    path: Path
-    descriptor: int
-    made_folder: bool
-
-
-_held: dict[Path, _Held] = {}
-
-
-def lock_run(root: Path) -> None:
-    """Keep other processes from writing the run in ``root`` until `release_locks` or exit.
+@contextmanager
+def locked(root: Path) -> Iterator[None]:
+    """Keep other processes from writing the run in ``root`` until the block ends.
 
     A process that holds the lock may take it again: `pate run` holds it through all stages. The
     operating system releases it when the process is killed.
@@ -294,29 +279,20 @@ def lock_run(root: Path) -> None:
     Raises:
         ValueError: if another process holds the lock, or the folder cannot be written.
     """
-    key = root.resolve()
+    key, made_folder = root.resolve(), not root.exists()
     if key in _held:
-        return
-    made_folder = not root.exists()
-    path = root / LOCK
-    descriptor = _opened(path, root, "a run's folder")
-    if descriptor is None:
-        return
-    remove_drafts(root.rglob(".*"))
-    _held[key] = _Held(path, descriptor, made_folder)
-
-
-@contextmanager
-def locked(root: Path) -> Iterator[None]:
-    """Hold the lock of `lock_run` until the block ends. A lock that was held before stays."""
-    key = root.resolve()
-    before = key in _held
-    lock_run(root)
-    try:
         yield
-    finally:
-        if not before and key in _held:
-            _release(_held.pop(key))
+        return
+    with _locked_by(root / LOCK, f"a run that no other process writes, got {root}"):
+        remove_drafts(root.rglob(".*"))
+        _held.add(key)
+        try:
+            yield
+        finally:
+            _held.discard(key)
+    if made_folder:
+        with suppress(OSError):  # which has files now
+            root.rmdir()
 
 
 @contextmanager
@@ -329,10 +305,34 @@ def locked_output(output: Path) -> Iterator[None]:
     Raises:
         ValueError: if another process holds the lock, or the folder cannot be written.
     """
-    path = output.with_name(f".{output.stem}{LOCK}")
-    descriptor = _opened(
-        path, output, "an output", wanted=f"an output that no other process writes, got {output}"
-    )
+    wanted = f"an output that no other process writes, got {output}"
+    with _locked_by(output.with_name(f".{output.stem}{LOCK}"), wanted):
+        yield
+
+
+@contextmanager
+def lease(path: Path) -> Iterator[None]:
+    """Hold the lock ``path`` until the block ends. Another process that holds it is waited for."""
+    with _locked_by(path, "", wait=True):
+        yield
+
+
+@contextmanager
+def _locked_by(path: Path, wanted: str, *, wait: bool = False) -> Iterator[None]:
+    """Hold a lock, a file that names this process. A disk without locks gives a warning."""
+    descriptor = None
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = _open(path, wanted, wait=wait)
+    except OSError as error:
+        require(
+            error.errno in _NO_LOCKS,
+            f"a folder that can be written, got {path.parent} ({error.strerror})",
+        )
+        print(
+            f"The disk of {path.parent} has no locks: make sure that no two commands write to it.",
+            file=sys.stderr,
+        )
     try:
         yield
     finally:
@@ -341,69 +341,31 @@ def locked_output(output: Path) -> Iterator[None]:
             os.close(descriptor)
 
 
-@contextmanager
-def lease(path: Path) -> Iterator[None]:
-    """Hold the lease ``path``, a file that names this process, until the block ends.
-
-    It waits for another process that holds it. The file is then deleted. The operating system ends
-    the lease of a process that dies, and a network file system ends the leases of a machine that
-    disappears. The folder of the file is created if it is missing.
-
-    Raises:
-        ValueError: if the disk has no locks.
-    """
-    make_folder(path.parent)
-    descriptor = None
-    while descriptor is None:
+def _open(path: Path, wanted: str, *, wait: bool) -> int:
+    """Return a lock, with the name of this process."""
+    while True:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
         try:
-            descriptor = _open(path)
-        except _InUseError:
-            time.sleep(_POLL_SECONDS)
-        except OSError as error:
-            if error.errno in _NO_LOCKS:
-                raise ValueError(
-                    f"Expected a disk with locks, which leases need, got {path.parent}"
-                ) from None
+            _take(descriptor, path, wanted, wait=wait)
+            # the previous holder may have deleted the file on release
+            with suppress(FileNotFoundError):
+                if os.path.samestat(os.fstat(descriptor), path.stat()):
+                    _sign(descriptor)
+                    return descriptor
+        except BaseException:
+            os.close(descriptor)
             raise
-    _sign(descriptor)
-    try:
-        yield
-    finally:
-        path.unlink(missing_ok=True)
         os.close(descriptor)
 
 
-def release_locks() -> None:
-    """Release the locks of this process and delete their files."""
-    while _held:
-        _release(_held.popitem()[1])
-
-
-def _release(held: _Held) -> None:
-    with suppress(OSError):
-        held.path.unlink()
-        if held.made_folder:
-            held.path.parent.rmdir()
-    os.close(held.descriptor)
-
-
-def _opened(path: Path, place: Path, noun: str, *, wanted: str | None = None) -> int | None:
-    """Return the signed lock of ``place``, or None, with a warning, on a disk without locks."""
+def _take(descriptor: int, path: Path, wanted: str, *, wait: bool) -> None:
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor = _open(path, wanted=wanted)
-    except OSError as error:
-        if error.errno not in _NO_LOCKS:
-            raise ValueError(
-                f"Expected {noun} that can be written, got {place} ({error.strerror})"
-            ) from None
-        print(
-            f"The disk of {place} has no locks: make sure that no two commands write to it.",
-            file=sys.stderr,
-        )
-        return None
-    _sign(descriptor)
-    return descriptor
+        fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+    except BlockingIOError:
+        who = ""
+        with suppress(FileNotFoundError):  # it was released a moment ago
+            who = read_text(path)
+        raise ValueError(f"Expected {wanted} in use by {who or 'another process'}") from None
 
 
 def _sign(descriptor: int) -> None:
@@ -415,32 +377,6 @@ def _sign(descriptor: int) -> None:
     )
     with suppress(OSError):  # on a full disk the lock still holds, without a name
         os.write(descriptor, who.encode())
-
-
-def _open(path: Path, *, wanted: str | None = None) -> int:
-    while True:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
-        try:
-            _take(descriptor, path, wanted=wanted)
-            # the previous holder may have deleted the file on release
-            with suppress(FileNotFoundError):
-                if os.path.samestat(os.fstat(descriptor), path.stat()):
-                    return descriptor
-        except BaseException:
-            os.close(descriptor)
-            raise
-        os.close(descriptor)
-
-
-def _take(descriptor: int, path: Path, *, wanted: str | None = None) -> None:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        who = ""
-        with suppress(FileNotFoundError):  # it was released a moment ago
-            who = read_text(path)
-        wanted = wanted or f"a run that no other process writes, got {path.parent}"
-        raise _InUseError(f"Expected {wanted} in use by {who or 'another process'}") from None
 
 
 _WIDTH = 100
