@@ -25,10 +25,7 @@ from pate._core.settings import SettingsParser, made_by, named_class, names_of_f
 from pate._core.validation import expecting, require
 from pate._labeling.data.feature_maps import (
     MAP_MODULES,
-    ChainedFeatures,
-    MapInNumpy,
     MapSettings,
-    save_map,
 )
 from pate._labeling.data.records import FeatureMap, Role
 from pate._labeling.data.source import DataSource
@@ -329,7 +326,7 @@ class MapModule(NamedTuple):
 
 @singledispatch
 def as_module(features: FeatureMap, shape: tuple[int, ...]) -> MapModule:
-    """Return a fitted map as a module.
+    """Return a fitted map that computes by torch as a module; those of numpy leave as arrays.
 
     A map of one's own is added by ``@as_module.register``: a function of the map and the shape of a
     raw record.
@@ -480,33 +477,11 @@ class Patches(nn.Module):
 
 
 @as_module.register
-def _of_arrays(features: MapInNumpy, shape: tuple[int, ...]) -> MapModule:
-    settings, state = save_map(features, shape)
-    module = restored_network(settings, shape, trust=False)
-    module.load_state_dict({name: torch.tensor(values) for name, values in state.items()})
-    return MapModule(settings, module)
-
-
-@as_module.register
 def _of_backbone(features: FrozenBackbone, shape: tuple[int, ...]) -> MapModule:
     network = features._network
     assert network is not None, "fit comes before as_module"
     # a GPU may have computed features; modules of maps are on the CPU
     return MapModule(without_weights(to_plain(features._make), network), network.cpu())
-
-
-@as_module.register
-def _of_chain(features: ChainedFeatures, shape: tuple[int, ...]) -> MapModule:
-    parts = [
-        as_module(part, inner) for part, inner in zip(features.maps, features.shapes, strict=True)
-    ]
-    return MapModule(
-        [
-            {"map": part.settings, "shape": list(inner)}
-            for part, inner in zip(parts, features.shapes, strict=True)
-        ],
-        nn.Sequential(*(part.module for part in parts)),
-    )
 
 
 Changes = Sequence[Callable[[Tensor], Tensor]]

@@ -31,7 +31,7 @@ from pate._core.accounting.statement import (
     describe_state,
     sha256,
 )
-from pate._core.files.reading import digest, load_json, opened
+from pate._core.files.reading import digest, opened
 from pate._core.files.writing import write_text
 from pate._core.validation import (
     Faults,
@@ -63,7 +63,6 @@ from pate._labeling.runs.run import (
     read_key,
     require_data_config,
 )
-from pate._labeling.teachers import CHUNK_SIZE
 
 _LAST = 20  # releases that are printed, and kinds of them
 _FIRST_SETTINGS = {
@@ -81,15 +80,14 @@ class RunCheck:
 
     Attributes:
         finished: the commands of finished stages.
-        begun: one line for each stage that was begun and has not finished.
         problems: one line for each fault, with its remedy.
         next_command: the command that continues the run. None if there are problems, or nothing is
             left to do.
-        notes: one line for each thing that happened elsewhere and calls for the next command.
+        notes: one line for each stage that has begun and not finished, and for releases elsewhere
+            that call for the next command.
     """
 
     finished: tuple[str, ...] = ()
-    begun: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()
     next_command: str | None = None
     notes: tuple[str, ...] = ()
@@ -139,20 +137,17 @@ def check_run(root: Path) -> RunCheck:
         faults.lines += unexpected_public_files(run)
     if faults.lines:
         return RunCheck(problems=tuple(faults.lines))
-    finished = tuple(stage.name for stage in _stages(run) if run.is_finished(stage))
-    begun = tuple(
-        f"{stage.name} was begun{_progress(run, stage)}"
-        for stage in _stages(run)
-        if run.state(stage) is not None and not run.is_finished(stage)
-    )
-    place, notes, command = shlex.quote(str(root)), [], _next_command(run)
+    begun = [stage for stage in _stages(run) if run.state(stage) is not None]
+    finished = tuple(stage.name for stage in begun if run.is_finished(stage))
+    notes = [f"{stage.name} was begun" for stage in begun if stage.name not in finished]
+    place, command = shlex.quote(str(root)), _next_command(run)
     if later:
         notes.append(
             f"the ledger holds {later} later release(s) of other runs on these data, which the"
             " statement does not count until labels are stated again"
         )
         command = f"pate label --config {shlex.quote(str(run.root / LABEL.config))} --run {place}"
-    return RunCheck(finished, begun, (), command, tuple(notes))
+    return RunCheck(finished, (), command, tuple(notes))
 
 
 def _stages(run: Run) -> tuple[Stage, ...]:
@@ -199,25 +194,10 @@ def _print_check(run: Path) -> None:
     if result.problems:
         raise SystemExit(1)
     print(f"{run}: all is well; finished: {', '.join(result.finished) or 'nothing yet'}")
-    for line in (*result.begun, *result.notes):
+    for line in result.notes:
         print(f"{run}: {line}")
     if result.next_command is not None:
         print(f"next: {result.next_command}")
-
-
-_CHUNKS = {TEACHERS_FIT: "teachers_*.pt", TEACHERS_VOTE: "votes_*.json"}
-"""The file that a stage writes for each chunk."""
-
-
-def _progress(run: Run, stage: Stage) -> str:
-    """Return how many chunks of teachers are done, in words; nothing for other stages."""
-    size = run.root / TEACHERS_FIT.outputs[0] / CHUNK_SIZE
-    if stage not in _CHUNKS or not size.is_file():
-        return ""
-    num_teachers = run.inputs_of(TEACHERS_FIT).settings["num_teachers"]
-    num_chunks = -(-num_teachers // load_json(size)["chunk_size"])
-    done = [*(run.root / stage.outputs[0]).glob(_CHUNKS[stage])]
-    return f": {len(done)} of {num_chunks} chunks"
 
 
 _BLOCK = 1 << 20  # bytes read at once

@@ -281,8 +281,6 @@ def by_part(args: Sequence[str]) -> tuple[list[str], dict[str, list[str]]]:
         name, equals, value = word.partition("=")
         part, dot, setting = name.removeprefix("--").partition(".")
         if not (word.startswith("--") and dot):
-            bare = dot and part in overrides and not Path(word).exists()
-            require(not bare, f"--{name}", option=word)
             others.append(word)
             continue
         if part not in overrides or not setting:

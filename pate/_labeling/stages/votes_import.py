@@ -138,26 +138,6 @@ class NamedVotes:
             object.__setattr__(self, name, value)
 
     @classmethod
-    def of(cls, votes: Counts, *, ids: ArrayLike, label_names: Sequence[str]) -> Self:
-        """Return counts or ballots with names, and with their features if they have them.
-
-        >>> votes = Votes.from_counts([[95, 90], [5, 0]], num_teachers=100)
-        >>> named = NamedVotes.of(votes, ids=["x", "y"], label_names=["effusion", "nodule"])
-        >>> named.label_names
-        ('effusion', 'nodule')
-        """
-        content: dict[str, Any] = (
-            {"ballots": votes.ballots} if isinstance(votes, Ballots) else {"counts": votes.counts}
-        )
-        return cls(
-            ids=np.asarray(ids),
-            label_names=tuple(label_names),
-            num_teachers=votes.num_teachers,
-            features=votes.features,
-            **content,
-        )
-
-    @classmethod
     def read(cls, path: Path) -> Self:
         """Read the arguments of the constructor from an ``.npz`` file.
 

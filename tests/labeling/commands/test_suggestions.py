@@ -68,7 +68,7 @@ SAID = {
     "run mine --teachers.unit grup": "record or group for --unit, got grup; did you mean group?",
     "run mine --label.aggregator.purpose=x": "a class for --aggregator, which takes these settings",
     "run mine --labl.delta 1e-5": "got override='--labl.delta'; did you mean --label.delta?",
-    "run mine label.delta 1e-5": "--label.delta, got option='label.delta'",
+    "run mine label.delta 1e-5": "unrecognized arguments: label.delta 1e-5",
     "run mine --votes bit": "'bits', 'scores', 'quantile_bits'",
     "run face": "got recipe='face'; did you mean faces or ",
     "run mine --data.permanent_ids maybe": "true or false for --data.permanent_ids, got maybe",
