@@ -76,7 +76,6 @@ CASES = (
     Case("export run/public/student/model --format torch.export --output student.pt2"),
     Case("export run/public/student/model --format onnx --output student.onnx"),
     Case("report read"),
-    Case("report read --private"),
     Case("verify read"),
     Case("fit data.npz --epsilon 1e5 --run new"),
     Case(f"account --aggregator StableTopK --num_queries 180 {TARGET} {PANEL}"),

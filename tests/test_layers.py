@@ -279,7 +279,6 @@ for words in (
     "verify run/public/privacy.json --ledger table.ledger.sqlite",
     "check run",
     "report run",
-    "report run --private",
     "ledger show table.ledger.sqlite",
 ):
     assert cli.main(words.split()) == 0, words

@@ -1,10 +1,8 @@
-"""The command `pate report`: a page that may be published, or one with private sections.
+"""The command `pate report`: a page that may be published.
 
-The figures of the page come first, which the template `sections.html` sets in words: of findings,
-which may be published; then of private files, which must not be.
+The figures of the page come first, which the template `sections.html` sets in words.
 """
 
-import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from math import sqrt
@@ -31,21 +29,13 @@ from pate._core.accounting.statement import (
     ledger_words,
 )
 from pate._core.files.reading import Json
-from pate._core.files.writing import atomic_write
+from pate._core.files.writing import write_text
 from pate._core.package import __version__
-from pate._core.validation import FloatArray, require, require_count
-from pate._labeling.commands.parsing import FLAG, run_command
+from pate._core.validation import require_count
+from pate._labeling.commands.parsing import run_command
 from pate._labeling.commands.run import describe_verdict
 from pate._labeling.runs.released import ReleasedLabels
-from pate._labeling.runs.run import (
-    REPORT,
-    TEACHERS_FIT,
-    TEACHERS_VOTE,
-    VOTES_IMPORT,
-    Run,
-)
-from pate._labeling.runs.vote_store import finished_votes
-from pate._labeling.votes.kinds import Counts, rows_of
+from pate._labeling.runs.run import REPORT
 from pate.lab.report.page import (
     INK,
     Bar,
@@ -58,12 +48,11 @@ from pate.lab.report.page import (
     chart,
     line_chart,
     read_findings,
-    read_log,
     samples_of,
     shown,
 )
 
-PUBLIC = {
+SECTIONS = {
     "labels": "Label by label",
     "quality": "Calibration and precision",
     "statement": "What is guaranteed",
@@ -73,11 +62,6 @@ PUBLIC = {
     "ledger": "The ledger",
     "curves": "Training",
     "settings": "Settings",
-}
-PRIVATE = {
-    "votes": "The teachers' votes",
-    "losses": "Training of the teachers",
-    "private-settings": "Private settings",
 }
 """Titles of sections by their anchor, a macro of the template."""
 SUMMARY = {
@@ -104,7 +88,7 @@ def words_of(findings: Findings, num_samples: int) -> dict[str, Any]:
         "describe_budget": describe_budget,
         "FIXED_BEFOREHAND": FIXED_BEFOREHAND,
         "ledger_table": ledger_table,
-        "answer_tables": answer_tables,
+        "tier_table": tier_table,
         "samples_shown": samples_of(findings, num_samples),
         "SUMMARY": SUMMARY,
         "summaries": summaries,
@@ -113,8 +97,6 @@ def words_of(findings: Findings, num_samples: int) -> dict[str, Any]:
         "quality_charts": quality_charts,
         "verdict": verdict,
         "training_charts": training_charts,
-        "vote_figures": vote_figures,
-        "loss_chart": loss_chart,
     }
 
 
@@ -160,30 +142,13 @@ def wrapped(text: str) -> str:
     return "\n".join(lines)
 
 
-def answer_tables(labels: ReleasedLabels) -> Iterator[Table]:
-    """Yield the numbers of queries by price tier, if there are tiers, and the mechanism."""
-    if labels.tiers is not None:
-        tiers, counts = np.unique(labels.tiers, return_counts=True)
-        rows = zip(tiers.tolist(), counts.tolist(), strict=True)
-        yield Table(("price tier", "queries"), [(str(tier), f"{count:,}") for tier, count in rows])
-    if settings := [*_flat(labels.aggregator["init_args"])]:
-        name = labels.aggregator["class_path"].rpartition(".")[2]
-        yield Table((name, "setting"), settings, wordy=(1,))
-
-
-def _flat(value: Any, name: str = "") -> Iterator[tuple[str, str]]:
-    """Yield nested settings as pairs of dotted name and text, with short names of classes."""
-    if isinstance(value, Mapping) and {"class_path"} <= set(value):
-        yield name, str(value["class_path"]).rpartition(".")[2]
-        value = value.get("init_args", {})
-    if isinstance(value, Mapping):
-        for key, item in value.items():
-            yield from _flat(item, f"{name}.{key}".strip("."))
-    elif isinstance(value, list | tuple) and any(isinstance(item, Mapping) for item in value):
-        for number, item in enumerate(value):
-            yield from _flat(item, f"{name}[{number}]")
-    else:
-        yield name, f"{value:.6g}" if isinstance(value, float) else str(value)
+def tier_table(labels: ReleasedLabels) -> Table | None:
+    """Return the numbers of queries by price tier. None if all cost the same."""
+    if labels.tiers is None:
+        return None
+    tiers, counts = np.unique(labels.tiers, return_counts=True)
+    rows = [(str(tier), f"{count:,}") for tier, count in zip(tiers, counts, strict=True)]
+    return Table(("price tier", "queries"), rows)
 
 
 def summaries(metrics: Json, titles: Mapping[str, str]) -> Iterator[tuple[str, Table]]:
@@ -323,68 +288,7 @@ def training_charts(learned: Learned | None) -> list[Picture]:
     return [each for each in charts if each is not None]
 
 
-_BINS = 20
-_LOSSES = ("max", "q90", "median", "q10", "min")
-
-
-def vote_figures(run: Run, released: Released | None) -> dict[str, Any] | str | None:
-    """Return figures of the votes of a run, or their kind if it has no counts. PRIVATE.
-
-    None before the vote. Raises ``ValueError`` if votes are missing or damaged.
-    """
-    if not (run.is_finished(VOTES_IMPORT) or run.is_finished(TEACHERS_VOTE)):
-        return None
-    store = finished_votes(run)
-    manifest = store.manifest()
-    if not issubclass(manifest.kind, Counts):
-        return manifest.kind.__name__
-    rows = None if released is None else rows_of(released.labels.ids, np.array(manifest.ids))
-    votes, _ = store.load(Counts, rows=rows)
-    shares: FloatArray = votes.counts / votes.num_teachers
-    agreement, majority = np.maximum(shares, 1 - shares), 2 * votes.counts > votes.num_teachers
-    head = ["label", "positive by majority", "agreement"]
-    columns: list[FloatArray] = [majority.mean(axis=0), agreement.mean(axis=0)]
-    correct = None
-    if released is not None:
-        labels = released.labels
-        right = np.where(labels.mask, labels.labels == majority, np.nan)
-        correct = float(np.nanmean(right)) if labels.mask.any() else None
-        head.append("released equal to it")
-        answered = labels.mask.sum(axis=0)
-        columns.append(np.nansum(right, axis=0) / np.where(answered, answered, np.nan))
-    return {
-        "number": len(shares),
-        "agreement": agreement.mean(),
-        "undecided": (agreement < 0.6).mean(),
-        "correct": correct,
-        "histogram": chart(
-            "votes by the share of the teachers voting for a label",
-            "share of the teachers voting for a label",
-            lambda axes: axes.hist(shares.ravel(), bins=_BINS, range=(0.0, 1.0)),
-        ),
-        "table": Table(
-            head,
-            [
-                (name, *(barred(float(column[j]), f"{column[j]:.0%}") for column in columns))
-                for j, name in enumerate(manifest.label_names)
-            ],
-        ),
-    }
-
-
-def loss_chart(run: Run) -> Picture | None:
-    """Return a chart of the losses of all teachers, if there is a log of them. PRIVATE."""
-    path = run.root / TEACHERS_FIT.outputs[0] / "PRIVATE_losses.csv"
-    if not path.is_file():
-        return None
-    rows = list(read_log(path))
-    series = {name: [(row["step"], row[name]) for row in rows if name in row] for name in _LOSSES}
-    return line_chart("loss over all teachers", "step", series)
-
-
-def report(
-    run: Path, *, output: Path | None = None, private: bool = False, num_samples: int = 20
-) -> None:
+def report(run: Path, *, output: Path | None = None, num_samples: int = 20) -> None:
     """Write one page of HTML on a run.
 
     It shows the privacy statement, the ledger, queries and answers, samples with their labels, the
@@ -393,42 +297,27 @@ def report(
 
     Args:
         run: folder of the run, at any stage.
-        output: the file; None for public/report.html in the run, or private/report.html with
-            --private.
-        private: add the teachers' votes and losses: PRIVATE, not to be published.
+        output: the file; None for public/report.html in the run.
         num_samples: number of queries shown with their labels.
 
     Raises:
-        ValueError: as `make_page` does, or if a page with private sections is to be written into
-            ``public/``.
+        ValueError: as `make_page` does.
     """
-    default = run / "private" / REPORT.name if private else run / REPORT
-    path = default if output is None else output
-    published = path.resolve().is_relative_to((run / REPORT.parent).resolve())
-    require(
-        not (private and published),
-        "another place than public/ for what must not be published",
-        output=str(path),
-    )
-    text = make_page(run, private=private, num_samples=num_samples)
-    with atomic_write(path, "w") as file:
-        if private:
-            os.fchmod(file.fileno(), 0o600)
-        file.write(text)
-    print(f"{path}{' (PRIVATE: not to be published)' if private else ''}")
+    path = run / REPORT if output is None else output
+    write_text(path, make_page(run, num_samples=num_samples))
+    print(path)
 
 
-main = partial(run_command, "report", report, special={"--private": FLAG})
+main = partial(run_command, "report", report)
 
 
-def make_page(root: Path, *, private: bool = False, num_samples: int = 20) -> str:
+def make_page(root: Path, *, num_samples: int = 20) -> str:
     """Return the page on the run in ``root`` as HTML, at whatever stage it is. Changes nothing.
 
     It has no scripts or addresses, and every text of the run is escaped.
 
     Args:
         root: the run's folder.
-        private: whether to add the sections on ``private/``. Without them nothing in there is read.
         num_samples: number of queries that are shown with their labels.
 
     Raises:
@@ -448,17 +337,14 @@ def make_page(root: Path, *, private: bool = False, num_samples: int = 20) -> st
     environment.tests["bar"] = lambda cell: isinstance(cell, Bar)
     words = words_of(findings, num_samples)
     macros: Any = environment.get_template("sections.html").make_module(words)
-    titles = {"statement": PUBLIC["statement"]} if findings.released is None else PUBLIC
+    titles = {"statement": SECTIONS["statement"]} if findings.released is None else SECTIONS
     sections = []
-    for anchor, title in (titles | (PRIVATE if private else {})).items():
-        content = getattr(macros, anchor.replace("-", "_"))()
-        if content.strip():
-            section = {"anchor": anchor, "title": title, "content": content}
-            sections.append(section | {"private": anchor in PRIVATE})
+    for anchor, title in titles.items():
+        if (content := getattr(macros, anchor)()).strip():
+            sections.append({"anchor": anchor, "title": title, "content": content})
     return environment.get_template("page.html").render(
         title=root.resolve().name,
         summary=macros.headline(),
         sections=sections,
-        private=private,
         version=__version__,
     )

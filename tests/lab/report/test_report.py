@@ -4,7 +4,6 @@ import json
 import math
 import re
 import shutil
-import stat
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -26,7 +25,6 @@ from tests.lab.report.conftest import Reader, read, report
 
 Captured = pytest.CaptureFixture[str]
 SECTIONS = ["labels", "quality", "statement", "samples", "student", "answers", "ledger", "settings"]
-PRIVATE = ["votes", "losses", "private-settings"]
 
 
 def refused(capsys: Captured, *words: str) -> str:
@@ -154,32 +152,6 @@ def test_nothing_private_is_told(copied: Path) -> None:
     assert json.loads((copied / "private" / "partition.json").read_text())["key"] not in text
     assert str(copied) not in text  # where the data lie is nobody's business
     assert "teachers_fit" not in text
-
-
-def test_private_parts_are_asked_for_and_marked(copied: Path, capsys: Captured) -> None:
-    public = report(copied)
-    page = read(copied, "--private")
-    assert "PRIVATE: not to be published" in capsys.readouterr().out
-    assert list(page.sections) == SECTIONS + PRIVATE
-    marked = [
-        str(section["id"]) for section in page.of("section") if section.get("class") == "private"
-    ]
-    assert marked == PRIVATE
-    assert all("PRIVATE: not for release" in page.sections[name] for name in PRIVATE)
-    assert not [name for name in SECTIONS if "PRIVATE: not for release" in page.sections[name]]
-    assert page.text.count("PRIVATE: not for release") == len(PRIVATE) + 1  # at the top, too
-    assert "num_teachers: 10" in page.sections["private-settings"]
-    require_alone(page)
-    assert stat.S_IMODE((copied / "private" / "report.html").stat().st_mode) == 0o600
-    assert (copied / "public" / "report.html").read_text() == public
-
-
-def test_what_is_private_never_goes_to_the_public_folder(copied: Path, capsys: Captured) -> None:
-    error = refused(
-        capsys, str(copied), "--private", "--output", str(copied / "public" / "all.html")
-    )
-    assert "another place than public/" in error
-    assert not (copied / "public" / "all.html").exists()
 
 
 def test_a_statement_that_does_not_follow_is_refused(copied: Path, capsys: Captured) -> None:
