@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from pate._labeling.data.source import (
         Arrays as Arrays,
         DataSource as DataSource,
-        PythonFile as PythonFile,
     )
     from pate._labeling.data.tables import (
         ColumnEncoding as ColumnEncoding,

@@ -18,9 +18,7 @@ import numpy as np
 import pytest
 
 from pate import cli
-from pate._labeling.commands.places import importable
 from pate._labeling.commands.table import commands
-from pate.data import PythonFile
 from tests.conftest import copy_run, made_votes, make_arrays
 from tests.lab.silos.exchanges import Hospitals
 from tests.networks.conftest import finished as finished, recipe
@@ -286,15 +284,6 @@ def test_a_folder_behind_code_has_the_classes_of_a_recipe(
     assert cli.main(["run", "recipe", "--run", "run", "--dry_run", "--code", "."]) == 0
     assert "Labels of 80 public samples by Mine" in capsys.readouterr().out
     assert sys.path == before and "late" in sys.modules
-
-
-def test_a_file_of_python_imports_what_lies_there(own: Path) -> None:
-    (own / "records.py").write_text("from agreed import half\nfrom mine import Table as Records\n")
-    with pytest.raises(ModuleNotFoundError):
-        PythonFile(own / "records.py", "Records", {"path": str(own / "data.npz")})
-    with importable([own]):
-        source = PythonFile(own / "records.py", "Records", {"path": str(own / "data.npz")})
-        assert source.label_names == ("a", "b", "c", "d")
 
 
 def test_a_model_names_no_module_that_lies_there(

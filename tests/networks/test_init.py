@@ -13,6 +13,7 @@ from torch import nn
 
 import models
 from pate import cli
+from pate._labeling.commands.places import importable
 from pate._labeling.runs.run import read_data
 from pate.data import Role
 from tests.conftest import make_arrays
@@ -35,17 +36,15 @@ def test_splits_of_hugging_face_are_read_as_the_recipe_says(
         folder = tmp_path / f"recipe-{1 + (place != 'owner/name')}"
         assert cli.main(["init", str(folder), "--kind", "huggingface", "--data", place]) == 0
         settings = yaml.safe_load((folder / "data.yaml").read_text())["data"]
-        assert settings["init_args"]["settings"]["place"] == place
-        settings["init_args"]["settings"] |= {
-            "features": "inputs",
-            "labels": ["a", "b"],
-            "ids": "name",
-        }
+        assert settings["init_args"]["place"] == place
+        settings["init_args"] |= {"column": "inputs", "labels": ["a", "b"], "ids": "name"}
         assert "PatchFeatures" in str(settings["init_args"]["features"])
         settings["init_args"]["features"] = {"class_path": "PublicPCA"}
         settings["init_args"]["features"]["init_args"] = {"num_components": 3}
         (folder / "data.yaml").write_text(yaml.safe_dump({"data": settings}))
-        source = read_data(folder / "data.yaml")
+        with importable([folder]):
+            source = read_data(folder / "data.yaml")
+        del sys.modules["my_splits"]
         assert source.records(Role.PRIVATE).features.shape == (400, 3)
         assert source.ledger_path == ledger / "ledger.sqlite"
 

@@ -89,11 +89,13 @@ _KINDS = {
         content="file",
     ),
     "text": _Kind("a CSV or parquet file of texts and labels", "data/mine.csv", content="text"),
-    "huggingface": _Kind("a data set of Hugging Face", "data/mine", files=("splits.py", _NETWORK)),
-    "torchvision": _Kind(
-        "data sets of pictures of torchvision", "data", files=("datasets.py", _NETWORK)
+    "huggingface": _Kind(
+        "a data set of Hugging Face", "data/mine", files=("my_splits.py", _NETWORK)
     ),
-    "python": _Kind("anything that your own class reads", "records.csv", files=("records.py",)),
+    "torchvision": _Kind(
+        "data sets of pictures of torchvision", "data", files=("my_datasets.py", _NETWORK)
+    ),
+    "python": _Kind("anything that your own class reads", "records.csv", files=("my_records.py",)),
 }
 _TEST_SHARE = 0.3
 """The share of public records that is proposed for tests, where no record is one."""
@@ -140,10 +142,11 @@ def init(folder: Path, declared: Declared, *, data: Path | None = None) -> None:
         write_text(folder / name, text)
     print(f"{folder}: {', '.join(listed)}")
     print_remarks(remarks)
-    print(f"Read data.yaml first, then: pate run {folder}")
+    code = f" --code {folder}" if any(name.endswith(".py") for name in files) else ""
+    print(f"Read data.yaml first, then: pate run {folder}{code}")
     if pictures:
         run = Path("runs") / f"{folder.resolve().name}_{_STABLE}"
-        print(f"Or exact sets of labels or none: pate run {folder / _STABLE} --run {run}")
+        print(f"Or exact sets of labels or none: pate run {folder / _STABLE} --run {run}{code}")
 
 
 def _stable_topk(files: Mapping[str, str], data: Path | None) -> dict[str, str]:
@@ -361,10 +364,9 @@ def recipe_files(
     if draft.settings.get("features") == _OF_PICTURES:
         further = (*further, _NETWORK)
     written = ("teachers.yaml", "label.yaml", "student.yaml", *further)
-    filled = _data_file(kind, data, draft)
-    for name in further:
-        filled = filled.replace(f"FOLDER/{name}", _quoted(str(folder.absolute() / name)))
-    return {"data.yaml": filled} | {name: _template(name) for name in written}
+    return {"data.yaml": _data_file(kind, data, draft)} | {
+        name: _template(name) for name in written
+    }
 
 
 def _template(name: str) -> str:

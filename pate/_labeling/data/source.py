@@ -1,8 +1,7 @@
 """The interface of a data source, and sources that read one table.
 
 A source has records in three roles. A table holds all of them, a row for each, with a split that
-says the role, or a hash of the id that decides it. `Arrays` is one, in an ``.npz``. A source may
-also be a class in a file of Python, wherever that file is.
+says the role, or a hash of the id that decides it. `Arrays` is one, in an ``.npz``.
 """
 
 from __future__ import annotations
@@ -10,15 +9,11 @@ from __future__ import annotations
 import json
 import mmap
 import os
-import sys
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
-from importlib.util import module_from_spec, spec_from_file_location
-from inspect import signature
 from itertools import combinations
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -38,9 +33,7 @@ from pate._core.validation import (
     StrArray,
     UInt8Array,
     as_float32,
-    expecting,
     given,
-    naming_own_faults,
     require,
     require_distinct,
     require_given,
@@ -577,85 +570,3 @@ def _finite_features(values: NDArray[Any], *, source: str) -> Features:
     )
     require(bad == 0, f"finite features in {source}", records_with_nan_or_infinity=bad)
     return features
-
-
-class PythonFile(DataSource):
-    """A `DataSource` written in a Python file of your own, such as `pate init --kind python` makes.
-
-    Args:
-        path: the file.
-        name: the class in it, or a function that returns a source, such as
-            `pate.data.TorchDatasets`.
-        settings: the arguments of either.
-        features: a public map of the features. None for the source's own.
-    """
-
-    def __init__(
-        self,
-        path: Path,
-        name: str,
-        settings: dict[str, Any] | None = None,
-        *,
-        features: FeatureMap | None = None,
-    ) -> None:
-        self.path = expand_path(path)
-        self.name = name
-        self.source = source = self._made(settings or {})
-        super().__init__(
-            features=features or source.feature_map,
-            permanent_ids=source.permanent_ids,
-            unknown_labels=source.unknown_labels,
-            copies=source.copies,
-        )
-        self.grouping, self.shifted = source.grouping, source.shifted
-
-    def _made(self, settings: dict[str, Any]) -> DataSource:
-        """Return the source that is made of the settings."""
-        require(self.path.is_file(), "a file of Python", path=str(self.path))
-        with self._naming_faults():
-            make: Any = getattr(_module(self.path), self.name, None)
-        require(
-            callable(make),
-            f"a subclass of pate.data.DataSource in {self.path}, or a function",
-            name=self.name,
-        )
-        with expecting(f"settings of {self.name} in {self.path}", TypeError):
-            signature(make).bind(**settings)
-        with self._naming_faults():
-            source = make(**settings)
-        require(
-            isinstance(source, DataSource),
-            f"a pate.data.DataSource from {self.name} in {self.path}",
-            type=type(source).__name__,
-        )
-        return source
-
-    def _naming_faults(self) -> AbstractContextManager[None]:
-        return naming_own_faults(f"records from {self.name}", self.path)
-
-    @property
-    def label_names(self) -> tuple[str, ...]:
-        with self._naming_faults():
-            return self.source.label_names
-
-    @property
-    def ledger_path(self) -> Path | None:
-        return self.source.ledger_path
-
-    def load(self, role: Role) -> Records:
-        with self._naming_faults():
-            return self.source.load(role)
-
-
-def _module(path: Path) -> Any:
-    spec = spec_from_file_location(f"pate_records_{path.stem}", path)
-    assert spec is not None and spec.loader is not None, "a file of Python has a loader"
-    module = module_from_spec(spec)
-    # dataclasses look up their module while they are made; afterwards it is removed, so that
-    # objects are pickled by value: workers could not import it
-    sys.modules[spec.name] = module
-    try:
-        spec.loader.exec_module(module)
-    finally:
-        del sys.modules[spec.name]
-    return module

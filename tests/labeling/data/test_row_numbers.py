@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pate.data import Arrays, DataSource, NumberTable, PythonFile, TextTable
+from pate.data import Arrays, DataSource, NumberTable, TextTable
 
 ROWS = 30
 SPLIT = np.repeat([0, 1, 2], ROWS // 3)
@@ -43,17 +43,7 @@ def in_texts(folder: Path, ids: list[str], **options: Any) -> DataSource:
     return TextTable(in_lines(folder, ids, "text", "good"), **options)
 
 
-def in_python(folder: Path, ids: list[str], **options: Any) -> DataSource:
-    in_arrays(folder, ids)
-    code = (
-        f"from pate.data import Arrays\n\ndef mine(**more):\n    return"
-        f" Arrays({str(folder / 'data.npz')!r}, **more)\n"
-    )
-    (folder / "mine.py").write_text(code)
-    return PythonFile(folder / "mine.py", "mine", options)
-
-
-SOURCES: list[Open] = [in_arrays, in_numbers, in_texts, in_python]
+SOURCES: list[Open] = [in_arrays, in_numbers, in_texts]
 NUMBERED = {
     "from 0": [str(row) for row in range(ROWS)],
     "from 1": [str(row + 1) for row in range(ROWS)],

@@ -16,7 +16,6 @@ from pate.data import (
     DataSource,
     NumberTable,
     PictureTable,
-    PythonFile,
     Records,
     Role,
     TextTable,
@@ -105,35 +104,19 @@ def test_an_unknown_sign_is_refused(tmp_path: Path) -> None:
         arrays(tmp_path, GIVEN, "none").records(Role.PRIVATE)
 
 
-OWN = """
-import numpy as np
-from pate.data import UNKNOWN, DataSource, Records
-
 class Mine(DataSource):
     label_names = ("gout",)
 
-    def __init__(self, declared: bool) -> None:
-        super().__init__(unknown_labels=declared)
-
-    def load(self, role):
+    def load(self, role: Role) -> Records:
         ids = np.array([f"{role.value} {i}" for i in range(2)])
-        return Records(
-            features=np.ones((2, 3)), labels=np.array([[1], [UNKNOWN]], dtype=np.uint8), ids=ids
-        )
-"""
+        labels = np.array([[1], [UNKNOWN]], dtype=np.uint8)
+        return Records(features=np.ones((2, 3)), labels=labels, ids=ids)
 
 
-def test_a_source_of_ones_own_declares_them(tmp_path: Path) -> None:
-    (tmp_path / "mine.py").write_text(OWN)
-
-    def read(declared: bool) -> Records:
-        source = PythonFile(tmp_path / "mine.py", name="Mine", settings={"declared": declared})
-        assert source.unknown_labels == declared
-        return source.records(Role.PRIVATE)
-
-    assert read(True).labels.tolist() == [[1], [UNKNOWN]]
+def test_a_source_of_ones_own_declares_them() -> None:
+    assert Mine(unknown_labels=True).records(Role.PRIVATE).labels.tolist() == [[1], [UNKNOWN]]
     with pytest.raises(ValueError, match="labels 0 or 1, or a source with unknown_labels=True"):
-        read(False)
+        Mine().records(Role.PRIVATE)
 
 
 NAMES = {

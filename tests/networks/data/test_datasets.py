@@ -14,7 +14,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from pate._labeling.runs.run import Run
 from pate._networks.teachers.stage import fit_teachers
-from pate.data import DataSource, Keys, LightningData, PythonFile, Role, TorchDatasets
+from pate.data import DataSource, Keys, LightningData, Role, TorchDatasets
 from pate.models import Linear
 from pate.teachers import Execution, TeacherPlan
 from pate.testing import SourceContract
@@ -155,45 +155,6 @@ class TestLightningData(DatasetsContract):
 
     def open(self, folder: Path) -> DataSource:
         return LightningData(Module(folder / "data.npz"), NAMES)
-
-
-SOURCE = """
-from __future__ import annotations
-from dataclasses import dataclass
-from pate.data import Arrays, DataSource
-
-@dataclass
-class Place:
-    path: str
-
-class Mine(Arrays):
-    def __init__(self, path: str) -> None:
-        super().__init__(Place(path).path)
-
-def mine(path: str) -> DataSource:
-    return Mine(path)
-
-def nothing() -> None:
-    return None
-
-number = 3
-"""
-
-
-class TestPythonFile(DatasetsContract):
-    """A class in a file."""
-
-    name = "Mine"
-
-    def open(self, folder: Path) -> DataSource:
-        (folder / "records.py").write_text(SOURCE)
-        return PythonFile(folder / "records.py", self.name, {"path": str(folder / "data.npz")})
-
-
-class TestPythonFunction(TestPythonFile):
-    """A function in a file."""
-
-    name = "mine"
 
 
 @pytest.fixture

@@ -116,5 +116,4 @@ def test_each_map_sees_the_features_of_the_one_before(tmp_path: Path) -> None:
     third = AutoFeatures().fit(ArrayFeatures(second))
     assert (np.asarray(made.transform(PICTURES)) == third.transform(ArrayFeatures(second))).all()
     assert made.widths == third.widths == (4, 25)
-    assert made.version == third.version > 0
     assert made.fit(PICTURES) is made and len(made.shapes) == 3

@@ -218,7 +218,7 @@ def malicious() -> dict[str, dict[str, Any]]:
             "pate._networks.models.torch.load", f="evil.pt", weights_only=False
         ),
         "a class of pate that is no network": from_elsewhere(
-            "pate.data.PythonFile", path="evil_module.py", name="x"
+            "pate.data.Arrays", path="evil_module.npz"
         ),
         "a network of pate that is none of pate.models": from_elsewhere(
             "pate._networks.student.training.Student", network=own
