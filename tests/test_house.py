@@ -24,7 +24,7 @@ MOST_STATEMENTS = 45
 
 # configurations, Lightning's command line and scikit-learn take settings from these constructors
 MANY_PARAMETERS = {
-    "pate/_labeling/data/arrays.py:Arrays.__init__",
+    "pate/_labeling/data/source.py:Arrays.__init__",
     "pate/_labeling/estimator.py:PateClassifier.__init__",
     "pate/_core/accounting/ledger.py:Ledger.reserve",
     "pate/_labeling/data/tables.py:NumberTable.__init__",
