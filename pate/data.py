@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from pate._networks.datasets import (
         FrozenBackbone as FrozenBackbone,
         Keys as Keys,
-        LightningData as LightningData,
         TorchDatasets as TorchDatasets,
     )
 else:

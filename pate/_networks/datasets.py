@@ -1,7 +1,7 @@
 """Data sets of other packages as sources, and public maps that compute by torch.
 
-First data sets of torch and Hugging Face, and data modules of Lightning; then a frozen network with
-weights from files. All import torch late, so that data without them start without it.
+First data sets of torch and Hugging Face; then a frozen network with weights from files. All import
+torch late, so that data without them start without it.
 """
 
 from __future__ import annotations
@@ -42,7 +42,6 @@ from pate._labeling.data.source import DataSource, expand_path
 from pate._labeling.data.tables import features_of_texts
 
 if TYPE_CHECKING:
-    from pytorch_lightning import LightningDataModule
     from torch import nn
     from torch.utils.data import Dataset
 
@@ -170,26 +169,45 @@ class ItemPictures(Pictures):
         return ItemPictures(self._items, self._keys, keep=False, private=self.private)
 
 
-class _Datasets(DataSource):
-    """A source with a data set for each role, in ``_datasets`` of a subclass.
+class TorchDatasets(DataSource):
+    """Map-style data sets, one for each role, with tuples or mappings as items.
+
+    They are of torch, or splits of Hugging Face by ``load_dataset``, whose columns `Keys` name. An
+    item must be the same whenever it is read: transforms that draw something belong to training
+    (``augment``).
+
+    >>> from torch import tensor
+    >>> items = [(tensor([0.0, i]), tensor([i % 2]), f"record-{i}") for i in range(3)]
+    >>> source = TorchDatasets(items[:1], items[1:2], items[2:], ["odd"])
+    >>> source.load(Role.PRIVATE).ids
+    array(['record-0'], dtype='<U8')
 
     Args:
+        private: the records to be protected.
+        public: the samples that teachers label.
+        test: the records that a student is judged by.
         label_names: names of the labels.
-        keys: where the parts of an item are.
+        keys: where the parts of an item are. None for ``(features, labels, id)``.
         ledger: the ledger of these data, shared by all runs on them. None if each run counts for
             itself.
         features: a public map of the features.
-    """
 
-    _datasets: Mapping[Role, Any]
+    Raises:
+        ValueError: where the records are read, on items that ``keys`` does not fit.
+    """
 
     def __init__(
         self,
-        label_names: Sequence[str],
-        keys: Keys,
-        ledger: Path | str | None,
-        features: FeatureMap | None,
+        private: Dataset[Any],
+        public: Dataset[Any],
+        test: Dataset[Any],
+        label_names: list[str],
+        *,
+        keys: Keys | None = None,
+        ledger: Path | None = None,
+        features: FeatureMap | None = None,
     ) -> None:
+        keys = keys or Keys()
         super().__init__(
             features=features,
             permanent_ids=keys.permanent_ids,
@@ -198,9 +216,10 @@ class _Datasets(DataSource):
         )
         require(label_names, "names of the labels", label_names=list(label_names))
         require_label_names("label names", label_names)
-        self._label_names = tuple(label_names)
-        self._keys = keys
+        self._label_names, self._keys = tuple(label_names), keys
         self._ledger = None if ledger is None else expand_path(ledger)
+        datasets: dict[Role, Any] = dict(zip(Role, (private, public, test), strict=True))
+        self._datasets = datasets
         self._loaded: dict[Role, Records] = {}
 
     @property
@@ -267,94 +286,6 @@ def _features_of(items: Items, keys: Keys, public: Items, private: bool) -> Feat
         (texts,) = _values(items, [keys.features])
         return features_of_texts(texts, keys.num_features, keys.sentences)
     return ItemFeatures(items, keys)
-
-
-class TorchDatasets(_Datasets):
-    """Map-style data sets, one for each role, with tuples or mappings as items.
-
-    They are of torch, or splits of Hugging Face by ``load_dataset``, whose columns `Keys` name. An
-    item must be the same whenever it is read: transforms that draw something belong to training
-    (``augment``).
-
-    >>> from torch import tensor
-    >>> items = [(tensor([0.0, i]), tensor([i % 2]), f"record-{i}") for i in range(3)]
-    >>> source = TorchDatasets(items[:1], items[1:2], items[2:], ["odd"])
-    >>> source.load(Role.PRIVATE).ids
-    array(['record-0'], dtype='<U8')
-
-    Args:
-        private: the records to be protected.
-        public: the samples that teachers label.
-        test: the records that a student is judged by.
-        label_names: names of the labels.
-        keys: where the parts of an item are. None for ``(features, labels, id)``.
-        ledger: the ledger of these data, shared by all runs on them. None if each run counts for
-            itself.
-        features: a public map of the features.
-
-    Raises:
-        ValueError: where the records are read, on items that ``keys`` does not fit.
-    """
-
-    def __init__(
-        self,
-        private: Dataset[Any],
-        public: Dataset[Any],
-        test: Dataset[Any],
-        label_names: list[str],
-        *,
-        keys: Keys | None = None,
-        ledger: Path | None = None,
-        features: FeatureMap | None = None,
-    ) -> None:
-        super().__init__(label_names, keys or Keys(), ledger, features)
-        self._datasets = {Role.PRIVATE: private, Role.PUBLIC: public, Role.TEST: test}
-
-
-class LightningData(_Datasets):
-    """The data sets of a LightningDataModule: training is private, validation public.
-
-    Only the data sets of the loaders are used: how they batch and shuffle does not matter.
-
-    Args:
-        module: the data module. It is prepared and set up when its data are first read.
-        label_names: names of the labels.
-        keys: where the parts of an item are. None for ``(features, labels, id)``.
-        ledger: the ledger of these data, shared by all runs on them. None if each run counts for
-            itself.
-        features: a public map of the features.
-    """
-
-    def __init__(
-        self,
-        module: LightningDataModule,
-        label_names: list[str],
-        *,
-        keys: Keys | None = None,
-        ledger: Path | None = None,
-        features: FeatureMap | None = None,
-    ) -> None:
-        super().__init__(label_names, keys or Keys(), ledger, features)
-        self._module = module
-
-    @cached_property
-    def _datasets(self) -> dict[Role, Any]:  # type: ignore[override]
-        module = self._module
-        module.prepare_data()
-        for stage in ("fit", "test"):
-            module.setup(stage)
-        loaders: dict[Role, Any] = {
-            Role.PRIVATE: module.train_dataloader(),
-            Role.PUBLIC: module.val_dataloader(),
-            Role.TEST: module.test_dataloader(),
-        }
-        for role, loader in loaders.items():
-            require(
-                hasattr(loader, "dataset"),
-                f"one loader of {role.value} records",
-                loader=type(loader).__name__,
-            )
-        return {role: loader.dataset for role, loader in loaders.items()}
 
 
 def _values(items: Items, keys: Sequence[Key]) -> list[list[Any]]:

@@ -1,5 +1,4 @@
-"""Data sets of torch and Hugging Face, data modules of Lightning, and sources in files of
-Python."""
+"""Data sets of torch and Hugging Face, and sources in files of Python."""
 
 from functools import cached_property
 from itertools import combinations
@@ -8,13 +7,12 @@ from typing import Any, cast
 
 import numpy as np
 import pytest
-import pytorch_lightning as pl
 import torch
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import Dataset
 
 from pate._labeling.runs.run import Run
 from pate._networks.teachers.stage import fit_teachers
-from pate.data import DataSource, Keys, LightningData, Role, TorchDatasets
+from pate.data import DataSource, Keys, Role, TorchDatasets
 from pate.models import Linear
 from pate.teachers import Execution, TeacherPlan
 from pate.testing import SourceContract
@@ -82,31 +80,6 @@ class Columns:
         return {name: values[key] for name, values in self._columns.items()}
 
 
-class Module(pl.LightningDataModule):
-    """A data module of the same records, whose training loader shuffles."""
-
-    def __init__(self, arrays: Arrays | Path) -> None:
-        super().__init__()
-        self._arrays = arrays
-        self._sets: dict[Role, Tuples] = {}
-
-    def setup(self, stage: str) -> None:
-        self._sets |= {
-            role: Tuples(self._arrays, role)
-            for role in Role
-            if (role is Role.TEST) == (stage == "test")
-        }
-
-    def train_dataloader(self) -> DataLoader[Any]:
-        return DataLoader(self._sets[Role.PRIVATE], batch_size=4, shuffle=True)
-
-    def val_dataloader(self) -> DataLoader[Any]:
-        return DataLoader(self._sets[Role.PUBLIC])
-
-    def test_dataloader(self) -> DataLoader[Any]:
-        return DataLoader(self._sets[Role.TEST])
-
-
 class DatasetsContract(SourceContract):
     """Sixty records in arrays, which stand for whatever a data set reads."""
 
@@ -150,13 +123,6 @@ class TestColumns(DatasetsContract):
         return of_columns(folder / "data.npz")
 
 
-class TestLightningData(DatasetsContract):
-    """The data sets behind loaders."""
-
-    def open(self, folder: Path) -> DataSource:
-        return LightningData(Module(folder / "data.npz"), NAMES)
-
-
 @pytest.fixture
 def arrays() -> Arrays:
     return make_arrays(60) | {"group": np.repeat([f"p{i}" for i in range(20)], 3)}
@@ -173,7 +139,6 @@ def test_adapters_read_the_same_records(arrays: Arrays, sets: list[Tuples]) -> N
     sources = [
         torch_source,
         of_columns(arrays),
-        LightningData(Module(arrays), NAMES, keys=Keys(groups="person")),
     ]
     for role in Role:
         assert len({source.fingerprint(role) for source in sources}) == 1
