@@ -26,7 +26,7 @@ from pate._labeling.runs.run import Run, load_data
 from pate._labeling.votes.kinds import rows_of
 from pate.aggregators import Release
 from pate.data import CelebA, Role
-from pate.lab.report.page import INK, SERIES, chart
+from pate.lab.report.report import INK, SERIES, chart
 from scripts.faces.drawing import write_celeba_folder
 
 ROOT = Path(__file__).parents[1]

@@ -319,9 +319,9 @@ def total_cost(
         for leaf, times in leaves(event, count):
             often[leaf] = often.get(leaf, 0.0) + times
     total = Cost.nothing(orders)
-    for leaf, times in often.items():
-        if times:
-            total = total + leaf.cost(orders) * times
+    for leaf, number in often.items():
+        if number:
+            total = total + leaf.cost(orders) * number
     return total
 
 

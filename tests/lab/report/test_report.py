@@ -19,8 +19,7 @@ from pate._labeling.data.records import Role
 from pate._labeling.runs.run import Run, load_data
 from pate._labeling.stages.student import WEIGHTS, Solved
 from pate.accounting import Statement
-from pate.lab.report.page import Bar
-from pate.lab.report.report import interval, label_table
+from pate.lab.report.report import Bar, interval, label_table
 from tests.lab.report.conftest import Reader, read, report
 
 Captured = pytest.CaptureFixture[str]

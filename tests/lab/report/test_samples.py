@@ -5,7 +5,7 @@ import pytest
 
 from pate._labeling.data.records import ArrayFeatures
 from pate._labeling.data.tables import ColumnEncoding, NumberColumns
-from pate.lab.report.page import _bytes_of, _texts
+from pate.lab.report.report import _bytes_of, _texts
 
 
 @pytest.mark.parametrize(
