@@ -156,14 +156,17 @@ def declared_draft(declared: Declared, content: str | None) -> Draft:
     """Return the settings that options give."""
     draft = Draft()
     draft.add("names", declared.names(content or "id"), "The columns that the file calls otherwise")
-    draft.add("group_pattern", declared.group_pattern, "From --group_pattern")
-    draft.add("labels", declared.wanted, "From --labels")
-    if content != "text":
-        draft.add("columns", _listed(declared.features), "From --features")
-    draft.add("unknown_labels", declared.unknown_labels, "From --unknown_labels")
-    draft.add("public_fraction", declared.public_fraction, "From --public_fraction")
-    draft.add("test_fraction", declared.test_fraction, "From --test_fraction")
-    draft.add("copies", declared.copies or None, "From --copies")
+    given = {
+        "group_pattern": declared.group_pattern,
+        "labels": declared.wanted,
+        "columns": None if content == "text" else _listed(declared.features),
+        "unknown_labels": declared.unknown_labels,
+        "public_fraction": declared.public_fraction,
+        "test_fraction": declared.test_fraction,
+        "copies": declared.copies or None,
+    }
+    for name, value in given.items():
+        draft.add(name, value, f"From --{'features' if name == 'columns' else name}")
     return draft
 
 

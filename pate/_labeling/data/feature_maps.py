@@ -66,12 +66,12 @@ class PublicPCA(FeatureMap):
     def __init__(self, num_components: int) -> None:
         require_count(1, num_components=num_components)
         self.num_components = num_components
-        self._mean: Float32Array | None = None
+        self._mean: Float32Array = np.empty(0, dtype=np.float32)
         self._weights: Float32Array = np.empty(0, dtype=np.float32)
 
     def fit(self, public: Features) -> PublicPCA:
         """Fit on public features ``[N, ...]``, flattened."""
-        if self._mean is None:
+        if not self._mean.size:
             rows, width = _held_rows(public), prod(public.shape[1:])
             limit = min(len(rows), width)
             require(
@@ -89,7 +89,6 @@ class PublicPCA(FeatureMap):
 
     def transform(self, features: Features) -> Float32Array:
         """Map features ``[N, ...]`` to ``[N, num_components]``, each row by itself."""
-        assert self._mean is not None, "fit comes before transform"
         mean, weights = self._mean, self._weights
         return map_by_rows(
             features, len(weights.T), lambda row: np.subtract(row, mean, out=row) @ weights
@@ -97,7 +96,6 @@ class PublicPCA(FeatureMap):
 
     def state(self, shape: Sequence[int]) -> dict[str, NDArray[Any]]:
         """Return what was fitted on records of ``shape``, by the names in a student's file."""
-        assert self._mean is not None, "fit comes before state"
         return {"mean": self._mean, "weights": self._weights}
 
     @classmethod
@@ -170,7 +168,7 @@ class PublicScaling(FeatureMap):
     by_rows = True
 
     def __init__(self) -> None:
-        self._centre: Float32Array | None = None
+        self._centre: Float32Array = np.empty(0, dtype=np.float32)
         self._bounds: FloatArray = np.empty(0)
         self._units: FloatArray = np.empty(0)
         self._length = 1.0
@@ -180,7 +178,7 @@ class PublicScaling(FeatureMap):
 
         Raises ``ValueError`` if all samples are alike.
         """
-        if self._centre is None:
+        if not self._centre.size:
             rows = _held_rows(public)
             values = public[rows].reshape(len(rows), -1)
             centre, units = _center_and_units(values)
@@ -209,7 +207,6 @@ class PublicScaling(FeatureMap):
 
     def state(self, shape: Sequence[int]) -> dict[str, NDArray[Any]]:
         """Return what was fitted on records of ``shape``, by the names in a student's file."""
-        assert self._centre is not None, "fit comes before state"
         return {
             "centre": self._centre.reshape(shape),
             "bounds": self._bounds.reshape(shape),
@@ -228,7 +225,6 @@ class PublicScaling(FeatureMap):
         return made
 
     def _departures(self, values: Float32Array) -> FloatArray:
-        assert self._centre is not None, "fit comes before transform"
         distances = (values.astype(np.float64) - self._centre).clip(-self._bounds, self._bounds)
         return np.asarray(distances / self._units)
 

@@ -146,20 +146,15 @@ class Columns:
             what: the values that fit.
             hint: the end of the error.
         """
-        wrong = not all(fits) and [
-            {"line": line, "value": value}
-            for line, value, fit in zip(self.lines, self.values[name], fits, strict=True)
-            if not fit
-        ]
-        require(
-            not wrong, f"{what} in column `{name}` of {self.path}{hint}", **_first_of(wrong or ())
-        )
-
-
-def _first_of(faults: Sequence[Mapping[str, object]]) -> dict[str, object]:
-    """Return the first of faults as it is shown, with the number of further lines."""
-    further = {"further_lines": len(faults) - 1} if len(faults) > 1 else {}
-    return {**faults[0], **further} if faults else {}
+        wrong = [place for place, fit in enumerate(fits) if not fit]
+        for first in wrong[:1]:
+            require(
+                False,
+                f"{what} in column `{name}` of {self.path}{hint}",
+                line=self.lines[first],
+                value=self.values[name][first],
+                **given(further_lines=len(wrong) - 1 or None),
+            )
 
 
 def read_label_table(
@@ -481,8 +476,10 @@ def read_columns(path: Path, required: Sequence[str] = (), *, encoding: str = UT
         columns=head,
     )
     faults.require(lines, f"lines below the headings of {path}")
-    uneven = [{"line": line, "values": len(row)} for line, row in lines if len(row) != len(head)]
-    faults.require(not uneven, f"{len(head)} values in each line of {path}", **_first_of(uneven))
+    size = len(head)
+    line, number = next(((at, len(row)) for at, row in lines if len(row) != size), (0, size))
+    what = f"{size} values in each line of {path}"
+    faults.require(number == size, what, line=line, values=number)
     faults.refuse()
     columns = dict(zip(head, map(list, zip(*(row for _, row in lines), strict=True)), strict=True))
     return Columns(path, columns, [line for line, _ in lines])

@@ -26,7 +26,6 @@ from joblib import Parallel, cpu_count, delayed
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 from PIL import ExifTags, Image, ImageOps
-from PIL.TiffImagePlugin import TiffImageFile
 from scipy.sparse import csr_array
 
 from pate._core.accounting.ledger import ledger_in
@@ -94,7 +93,6 @@ _OF_THE_FILE = (
     errno.ENODEV,
 )
 """Numbers of system errors that follow from a file, and not from the machine."""
-_BITS_PER_SAMPLE, _PHOTOMETRIC, _WHITE_IS_ZERO = 258, 262, 0  # tags of TIFF
 _STRIP = 256  # rows of gray that are turned into 8 bits at once
 _READING = 2
 """Raised where the same file is read as another picture: runs begun before are refused."""
@@ -266,20 +264,6 @@ def _opens(path: str) -> bool:
         return False
 
 
-def require_distinct_files(paths: Iterable[str]) -> None:
-    """Raise ``ValueError`` if two names lead to one file, which would be two records.
-
-    They do by a link, or where a file system takes upper and lower case for the same. Missing files
-    are found when they are read: files of another role may lie elsewhere.
-    """
-    first: dict[tuple[int, int], str] = {}
-    for path in paths:
-        if (stat := _stat_of(path)) is None:
-            continue
-        other = first.setdefault((stat.st_dev, stat.st_ino), path)
-        require(other is path, "a file of its own for each picture", one_file=(other, path))
-
-
 def read_image(path: Path | str, size: int) -> UInt8Array:
     """Read one picture as uint8 ``[3, size, size]``, its central square resized."""
     # the error depends on the format, and on the place where a file ends or was changed
@@ -307,14 +291,11 @@ def _upright(image: Image.Image) -> Image.Image:
         "8 bits for each color, 16 bits of gray without a sign, or gray floats",
         mode=mode,
     )
-    tags = image.tag_v2 if isinstance(image, TiffImageFile) else {}
     turned = image.getexif().get(ExifTags.Base.Orientation, 1) != 1
     upright = ImageOps.exif_transpose(image) if turned else image  # a copy takes as long as reading
     if mode in _EIGHT_BITS:
         return upright if upright.mode == "RGB" else upright.convert("RGB")
     white = _WHITE[mode]
-    if mode != "F" and _BITS_PER_SAMPLE in tags:
-        white = 2.0 ** tags[_BITS_PER_SAMPLE][0] - 1
     values = np.asarray(upright)
     # of NaN neither holds
     least, most = float(values.min()), float(values.max())
@@ -322,8 +303,6 @@ def _upright(image: Image.Image) -> Image.Image:
     shown = np.empty(values.shape, dtype=np.uint8)
     for start in range(0, len(values), _STRIP):
         gray = values[start : start + _STRIP].astype(np.float64)
-        if tags.get(_PHOTOMETRIC) == _WHITE_IS_ZERO:
-            gray = white - gray
         shown[start : start + _STRIP] = np.rint(gray * (255 / white))
     return Image.fromarray(shown).convert("RGB")
 
@@ -368,7 +347,7 @@ class PictureFolder(TableSource):
         super().__init__(root, labels, features, unknown_labels=unknown_labels, **facts)
         require_count(8, size=size)
         self.root, self.size = self.path, size
-        self._checked: set[Role] = set()  # whose files are distinct, and there
+        self._checked: set[Role] = set()  # whose files are there
 
     @property
     def ledger_path(self) -> Path:
@@ -376,11 +355,6 @@ class PictureFolder(TableSource):
         return ledger_in(self.root.resolve())
 
     def load(self, role: Role) -> Records:
-        if not self._checked:
-            pictures = self._table.features
-            assert isinstance(pictures, ImageFiles)
-            require_distinct_files(pictures.paths)
-            self._checked.add(Role.PRIVATE)
         records = super().load(role)
         assert isinstance(records.features, ImageFiles)
         if role is Role.PRIVATE:
@@ -391,6 +365,20 @@ class PictureFolder(TableSource):
             require(not absent, f"a picture for every row of {self.path}", missing=absent[:3])
             self._checked.add(role)
         return records
+
+    def _pictures(self, folder: Path, names: Iterable[str]) -> ImageFiles:
+        """Return the pictures in files of a folder.
+
+        Raises ``ValueError`` if two names lead to one file, which would be two records: by a link,
+        or where a file system takes upper and lower case for the same. Missing files are found when
+        they are read: files of another role may lie elsewhere.
+        """
+        paths, first = [join(folder, name) for name in names], dict[tuple[int, int], str]()
+        for path in paths:
+            if (stat := _stat_of(path)) is not None:
+                other = first.setdefault((stat.st_dev, stat.st_ino), path)
+                require(other is path, "a file of its own for each picture", one_file=(other, path))
+        return ImageFiles(paths, self.size, keep=False)
 
 
 _ATTRIBUTES = "list_attr_celeba"
@@ -445,7 +433,7 @@ class CelebA(PictureFolder):
         if (folder / folder.name).is_dir():  # as some archives are packed
             folder /= folder.name
         return Table(
-            features=ImageFiles([join(folder, name) for name in pictures], self.size, keep=False),
+            features=self._pictures(folder, pictures),
             names=[names[column] for column in columns],
             labels=values[:, columns],
             ids=np.array(pictures),
@@ -460,9 +448,8 @@ class CelebA(PictureFolder):
         if lines and lines[0].strip().isdigit():
             lines = lines[1:]
         by_comma = "," if path.suffix == ".csv" else None
-        head, *rows = [line.split(by_comma) for line in lines if line.strip()] or [[]]
-        if by_comma:
-            head, *rows = [[word.strip() for word in row] for row in (head, *rows)]
+        split = (line.split(by_comma) for line in lines if line.strip())
+        head, *rows = [[word.strip() for word in row] for row in split] or [[]]
         names = head[1:] if by_comma else head
         require(
             names and rows, f"attribute names and rows in {path}", names=len(names), rows=len(rows)
@@ -580,8 +567,7 @@ class PictureTable(PictureFolder):
 
     def _read_table(self) -> Table:
         def made(columns: Columns, _: BoolArray) -> ImageFiles:
-            names = columns.values[self._reading.column("file") or "file"]
-            return ImageFiles([join(self.root, name) for name in names], self.size, keep=False)
+            return self._pictures(self.root, columns.values[self._reading.column("file") or "file"])
 
         # `./a.jpg` and `a.jpg` are one picture
         return read_label_table(self.path, self._reading, made, special=("file",), normal=normpath)

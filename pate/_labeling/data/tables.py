@@ -6,7 +6,6 @@ encoding that public records decide, and that leaves with the student.
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -582,11 +581,15 @@ def _numbers(encoding: ColumnEncoding, table: Columns, name: str) -> Float32Arra
                 return as_float32(plain)[:, None]
     fill, form = encoding.fills.get(name), encoding.formats.get(name)
     numbers = [fill if is_gap(text, encoding.gaps) else number_of(text, form) for text in texts]
-    wrong = [text for text, number in zip(texts, numbers, strict=True) if number is None]
-    hint = _hint(wrong[0]) if wrong else ""
-    what = f"a finite number{hint}" if form is None else f"the format {form}"
+    what = f"a finite number ({_OTHERS})" if form is None else f"the format {form}"
     table.require(name, [number is not None for number in numbers], what)
     return as_float32(np.array(numbers, dtype=np.float64))[:, None]
+
+
+_OTHERS = (
+    "gaps need `fill`, words `categories` or `texts`, other ways to write numbers and dates"
+    " `formats`, and signs of missing numbers `gaps`"
+)
 
 
 def unknown_levels(encoding: ColumnEncoding, table: Columns) -> list[str]:
@@ -604,16 +607,3 @@ def unknown_levels(encoding: ColumnEncoding, table: Columns) -> list[str]:
         for name, words in others.items()
         if words
     ]
-
-
-def _hint(text: str) -> str:
-    """Return what a text needs that is no finite number."""
-    if is_gap(text):
-        return " (gaps need `fill`)"
-    if any(number_of(text, form) is not None for form in FORMATS):
-        return " (`formats` tells how numbers and dates are written)"
-    try:
-        infinite = not math.isfinite(float(text))
-    except ValueError:
-        return " (words need `categories` or `texts`, signs of missing numbers `gaps`)"
-    return " (`gaps` names signs of missing numbers)" if infinite else ""

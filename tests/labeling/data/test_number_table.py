@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import yaml
 
-from pate._labeling.data.tables import NumberColumns
+from pate._labeling.data.tables import _OTHERS, NumberColumns
 from pate._labeling.runs.carried import InputFormat
 from pate._labeling.runs.run import read_data
 from pate.data import UNKNOWN, NumberTable, PublicScaling, Role
@@ -148,11 +148,11 @@ def test_all_faults_of_a_file_are_said_at_once(tmp_path: Path) -> None:
         f"Expected each `id` once in column `id` of {path}, got line=2, value='a1', further_lines=1",
         "Expected names of labels among age, weight, city, gout (mine.csv), got unknown=['asthma']",
         f"Expected private, public or test in column `split` of {path}, got line=3, value='train'",
-        f"Expected a finite number (words need `categories` or `texts`, signs of missing numbers `gaps`) in column `age` of {path}, got"
+        f"Expected a finite number ({_OTHERS}) in column `age` of {path}, got"
         " line=2, value='x', further_lines=1",
-        f"Expected a finite number (gaps need `fill`) in column `weight` of {path}, got line=3,"
+        f"Expected a finite number ({_OTHERS}) in column `weight` of {path}, got line=3,"
         " value='', further_lines=1",
-        f"Expected a finite number (words need `categories` or `texts`, signs of missing numbers `gaps`) in column `city` of {path}, got"
+        f"Expected a finite number ({_OTHERS}) in column `city` of {path}, got"
         " line=2, value='Bern', further_lines=2",
     ]
     path.write_text("name,age\na1,1,2\nb,1\n")
@@ -299,7 +299,7 @@ def test_numbers_and_dates_are_read_as_they_are_written(
     path = write_rows(tmp_path / "mine.csv", "value", *(f'"{text}"' for text in texts))
     read = values_of(path, formats={"value": form})
     assert np.allclose(np.ravel(read), numbers)
-    with pytest.raises(ValueError, match=r"`formats` tells how numbers|words need `categories`"):
+    with pytest.raises(ValueError, match="numbers and dates `formats`"):
         values_of(path)
     features = NumberTable(path, labels=["gout"], formats={"value": form}).load(Role.TEST).features
     again = InputFormat.from_dict(json.loads(json.dumps(InputFormat.of(features).to_dict())))
