@@ -48,8 +48,8 @@ $(LIGHT)/.installed: pyproject.toml constraints.txt
 
 # the second run is named so: its teachers start from the release of the first, which has answered by then
 demo: $(LIGHT)/.installed
-	$(LIGHT)/bin/python -m scripts.faces --output data/faces --num 40000 --private_fraction 0.82 --public_fraction 0.09
-	@echo "the first run: 32,800 private faces vote for themselves on 3,600 public ones"
+	$(LIGHT)/bin/python -m scripts.faces --output data/faces --num 34000 --private_fraction 0.88 --public_fraction 0.05
+	@echo "the first run: 29,920 private faces vote for themselves on 1,700 public ones"
 	$(LIGHT)/bin/pate run configs/faces
 	@echo "the second run, by StableTopK, whose teachers start from the release of the first:"
 	$(LIGHT)/bin/pate run configs/faces_stable_topk --teachers.start_from runs/faces

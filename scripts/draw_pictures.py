@@ -45,10 +45,10 @@ def call(words: Sequence[str]) -> None:
 
 def _demo(small: bool) -> Path:
     """Return the demo's run on faces, made if it is missing."""
-    run, num = Path("runs/faces"), 4000 if small else 40000
+    run, num = Path("runs/faces"), 4000 if small else 34000
     if not run.exists():
         write_celeba_folder(
-            Path("data/faces"), num=num, private_fraction=0.82, public_fraction=0.09
+            Path("data/faces"), num=num, private_fraction=0.88, public_fraction=0.05
         )
         call(["run", str(ROOT / "configs/faces")])
     return run

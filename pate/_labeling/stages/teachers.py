@@ -399,13 +399,15 @@ def _corrections_of(run: Run, data: DataSource, plan: ClosedFormPlan) -> Teachin
     def train(folder: Path, key: bytes, _: str, start: Start) -> Mapping[Path, str]:
         files = [folder / name for name in _FILES]
         require_disk(size, folder, "teachers")
+        of_mapped = start.mapped_answers(data)
+        shown = (data.load if of_mapped is None else data.records)(Role.PUBLIC).features
         with atomic_write(files[0]) as file:
-            np.save(file, start.answers(data.load(Role.PUBLIC).features[np.arange(len(public))]))
+            np.save(file, (of_mapped or start.answers)(shown[np.arange(len(public))]))
         penalty = float((public.astype(np.float64) ** 2).sum(axis=1).mean())
         units = assigned_units(private, plan, key)
         partition = partition_records(private.ids, units, num_teachers=plan.nominal, key=key)
         raw, feature_map = data.load(Role.PRIVATE), data.feature_map
-        raw_rows, of_mapped = rows_of(private.ids, raw.ids), start.mapped_answers(data)
+        raw_rows = rows_of(private.ids, raw.ids)
         with (
             atomic_write(files[1]) as file,
             stage_bar(len(partition), "teachers", unit="teacher") as bar,
