@@ -9,7 +9,6 @@ if TYPE_CHECKING:
         ChainedFeatures as ChainedFeatures,
         PublicPCA as PublicPCA,
         PublicScaling as PublicScaling,
-        RandomFeatures as RandomFeatures,
     )
     from pate._labeling.data.pictures import (
         CelebA as CelebA,

@@ -390,36 +390,7 @@ class Scaling(nn.Module):
         return (departures * (2 / (self.length**2 + squares)).sqrt()).float().reshape(records.shape)
 
 
-class Waves(nn.Module):
-    """The map of `RandomFeatures`, in double precision as there.
-
-    Args:
-        input_shape: shape of a raw record.
-        num_features: number of features.
-    """
-
-    def __init__(self, input_shape: Sequence[int], num_features: int) -> None:
-        super().__init__()
-        self.scaling = Scaling(input_shape)
-        self.frequencies = nn.Buffer(torch.zeros(prod(input_shape), num_features))
-        self.phases = nn.Buffer(torch.zeros(num_features, dtype=torch.float64))
-
-    def forward(self, records: Tensor) -> Tensor:
-        """Return features ``[B, num_features]`` of records ``[B, ...]``."""
-        return self.waves(self.scaling(records).flatten(1))
-
-    def waves(self, scaled: Tensor) -> Tensor:
-        """Return features ``[B, num_features]`` of scaled rows ``[B, F]``."""
-        return self.angular(scaled).float()
-
-    def angular(self, scaled: Tensor) -> Tensor:
-        """Return features in double precision."""
-        angles = scaled.double() @ self.frequencies.double() + self.phases
-        waves: Tensor = sqrt(2 / max(1, len(self.phases))) * angles.cos()
-        return waves
-
-
-class ScaledAndWaves(Waves):
+class ScaledAndWaves(nn.Module):
     """The map of `AutoFeatures`, in double precision as there.
 
     Args:
@@ -428,17 +399,21 @@ class ScaledAndWaves(Waves):
     """
 
     def __init__(self, input_shape: Sequence[int], num_features: int) -> None:
-        super().__init__(input_shape, num_features)
+        super().__init__()
+        self.scaling = Scaling(input_shape)
+        self.frequencies = nn.Buffer(torch.zeros(prod(input_shape), num_features))
+        self.phases = nn.Buffer(torch.zeros(num_features, dtype=torch.float64))
         self.straight = nn.Buffer(torch.zeros(prod(input_shape), num_features))
 
     def forward(self, records: Tensor) -> Tensor:
         """Return scaled rows and features ``[B, F + num_features]`` of records ``[B, ...]``."""
         scaled = self.scaling(records).flatten(1)
-        return torch.cat((scaled, self.waves(scaled)), dim=1)
-
-    def waves(self, scaled: Tensor) -> Tensor:
-        """Return features ``[B, num_features]`` of scaled rows ``[B, F]``, less the straight."""
-        return (self.angular(scaled) - scaled.double() @ self.straight.double()).float()
+        rows = scaled.double()
+        waves = (
+            sqrt(2 / max(1, len(self.phases)))
+            * (rows @ self.frequencies.double() + self.phases).cos()
+        )
+        return torch.cat((scaled, (waves - rows @ self.straight.double()).float()), dim=1)
 
 
 class Patches(nn.Module):

@@ -1,8 +1,8 @@
 """Public maps on numpy, all fitted on public samples.
 
 `PublicPCA` finds few features among many, and `PublicScaling` gives columns comparable units. With
-`RandomFeatures` and `AutoFeatures` a linear model follows bends. `ChainedFeatures` applies maps one
-after the other. At the end the arrays of a map that leave with a student.
+`AutoFeatures` a linear model follows bends. `ChainedFeatures` applies maps one after the other. At
+the end the arrays of a map that leave with a student.
 """
 
 from __future__ import annotations
@@ -256,22 +256,31 @@ _WAVED = 1024  # rows at once
 _SCALING = "scaling."  # before the names of the scaling's arrays
 
 
-class RandomFeatures(FeatureMap):
-    """Random Fourier features of a Gaussian kernel, after `PublicScaling`.
+class AutoFeatures(FeatureMap):
+    """The columns of `PublicScaling` and, for narrow dense rows, how they bend.
 
-    A linear student of them approximates a smooth function of any shape, where a linear student of
-    the columns cannot: products of columns, several modes for a label, borders around a center. Row
-    ``x``, scaled, becomes ``sqrt(2 / m) cos(x @ frequencies + phases)``, whose inner products
-    approximate ``exp(-|x - y|^2 / (2 b^2))`` (Rahimi & Recht (2007)). The bandwidth ``b`` is the
-    median distance of public samples; frequencies and phases are drawn from ``seed``.
+    A linear student of the second part approximates a smooth function of any shape, where one of
+    the columns cannot: products of columns, several modes for a label, borders around a center. It
+    has random Fourier features of a Gaussian kernel: row ``x``, scaled, becomes ``sqrt(2 / m) cos(x
+    @ frequencies + phases)``, whose inner products approximate ``exp(-|x - y|^2 / (2 b^2))``
+    (Rahimi & Recht (2007)). The bandwidth ``b`` is the median distance of public samples;
+    frequencies and phases are drawn from ``seed``. The linear functions of the columns that come
+    closest on public samples are taken off.
 
-    >>> table = ArrayFeatures(np.array([[1.0, 300.0], [2.0, 100.0], [3.0, 250.0], [5.0, 200.0]]))
-    >>> RandomFeatures(num_features=4).fit(table).transform(table).shape
-    (4, 4)
+    So it adds to the columns and repeats nothing: `ScoreVotes` has a prior for each part, and asks
+    little about the second until labels are known to need it. There is none where it rarely helps,
+    which public samples show: with more than 256 columns, or more than half as many as samples, or
+    if at least three quarters of the entries equal their column's median, as words do. Such rows
+    have one part, as after `PublicScaling`.
+
+    >>> columns = np.random.default_rng(0).standard_normal((40, 3))
+    >>> features = AutoFeatures(num_features=8).fit(ArrayFeatures(columns))
+    >>> features.transform(ArrayFeatures(columns)).shape
+    (40, 11)
 
     Args:
-        num_features: the number ``m`` of features; None for 600, or half the number of public
-            samples where that is less.
+        num_features: the number ``m`` of features that bend; None for 600, or half the number of
+            public samples where that is less.
         seed: seed of frequencies and phases, and of the public samples of the bandwidth.
 
     Raises:
@@ -287,38 +296,55 @@ class RandomFeatures(FeatureMap):
         self.num_features = num_features
         self.seed = seed
         self._scaling = PublicScaling()
-        self._frequencies: Float32Array | None = None
+        self._frequencies = self._straight = np.empty(0, dtype=np.float32)
         self._phases: FloatArray = np.empty(0)
-        self._straight: Float32Array | None = None
 
-    def fit(self, public: Features) -> RandomFeatures:
+    def fit(self, public: Features) -> AutoFeatures:
         """Fit on public features ``[N, ...]``, flattened.
 
         Raises ``ValueError`` if all samples are alike.
         """
-        if self._frequencies is None:
-            self._scaling.fit(public)
-            # its stream is the same in all versions of numpy
-            random = np.random.RandomState(self.seed)
-            some = np.sort(random.permutation(public.shape[0])[:_PAIRED])
-            rows = self._scaling.transform(public.select(some)).reshape(len(some), -1)
-            number = self.num_features or max(1, min(_MOST_WAVES, public.shape[0] // 2))
-            frequencies = random.standard_normal((rows.shape[1], number)) / _bandwidth(rows)
-            self._frequencies = frequencies.astype(np.float32)
-            self._phases = random.uniform(0, 2 * np.pi, number)
+        if self._frequencies.ndim == 2:  # it is fitted
+            return self
+        self._scaling.fit(public)
+        num, rows = public.shape[0], np.arange(min(public.shape[0], _PAIRED))
+        scaled = self._scaling.transform(public.select(rows)).reshape(len(rows), -1)
+        width = scaled.shape[1]
+        if width > min(_WIDEST, num // 2) or (scaled == 0).mean() >= _SPARSE:
+            self._frequencies = self._straight = np.empty((width, 0), dtype=np.float32)
+            return self
+        # its stream is the same in all versions of numpy
+        random = np.random.RandomState(self.seed)
+        some = np.sort(random.permutation(num)[:_PAIRED])
+        bandwidth = _bandwidth(self._scaling.transform(public.select(some)).reshape(len(some), -1))
+        number = self.num_features or max(1, min(_MOST_WAVES, num // 2))
+        frequencies = random.standard_normal((width, number)) / bandwidth
+        self._frequencies = frequencies.astype(np.float32)
+        self._phases = random.uniform(0, 2 * np.pi, number)
+        scaled = self._scaling.transform(public).reshape(-1, width)
+        columns = Directions.of(scaled.astype(np.float64))
+        waves = np.empty((num, number), dtype=np.float32)
+        self._write_waves(scaled, waves)
+        along = columns.left.T @ waves
+        self._straight = (columns.right / columns.spread @ along).astype(np.float32)
         return self
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        """The numbers of columns and of features that bend; empty without these."""
+        width, number = self._frequencies.shape
+        return (width, number) if number else ()
 
     def transform(self, features: Features) -> Float32Array:
         """Map features ``[N, ...]`` to features ``[N, F]``, each row by itself."""
-        assert self._frequencies is not None, "fit comes before transform"
+        width, number = self._frequencies.shape
         scaled = self._scaling.transform(features)
-        scaled = scaled.reshape(len(scaled), len(self._frequencies))
-        if not self._phases.size:
+        scaled = scaled.reshape(len(scaled), width)
+        if not number:
             return scaled
-        kept = sum(self.widths[:1])  # columns
-        mapped = np.empty((len(scaled), kept + len(self._phases)), dtype=np.float32)
-        mapped[:, :kept] = scaled[:, :kept]
-        self._write_waves(scaled, mapped[:, kept:])
+        mapped = np.empty((len(scaled), width + number), dtype=np.float32)
+        mapped[:, :width] = scaled
+        self._write_waves(scaled, mapped[:, width:])
         return mapped
 
     def _write_waves(self, scaled: Float32Array, mapped: Float32Array) -> None:
@@ -328,12 +354,11 @@ class RandomFeatures(FeatureMap):
         must not move others. Products of rows and frequencies are sums of whole numbers, and rows
         begin with a vector of the processor.
         """
-        assert self._frequencies is not None, "fit comes before transform"
         width, number = self._frequencies.shape
         bits, spare = product_bits(width), -number % _VECTOR
         frequencies, grid = _on_grid(np.pad(self._frequencies, ((0, 0), (0, spare))), bits)
         phases = np.pad(self._phases, (0, spare)) / (2 * np.pi)
-        straight = None if self._straight is None else _on_grid(self._straight, bits)
+        straight, straight_grid = _on_grid(self._straight, bits)
         unit = _LONGEST / (1 << bits)
         for start in range(0, len(scaled), _WAVED):
             rows = slice(start, start + _WAVED)
@@ -347,18 +372,18 @@ class RandomFeatures(FeatureMap):
             turns *= 2 * np.pi
             waves = np.cos(turns.astype(np.float32))[:, :number]
             waves *= np.sqrt(2 / number)
-            if straight is not None:
-                waves -= (steps @ straight[0]) * (straight[1] * unit)
+            if straight.size:
+                waves -= (steps @ straight) * (straight_grid * unit)
             waves[lost] = np.nan
             mapped[rows] = waves
 
     def state(self, shape: Sequence[int]) -> dict[str, NDArray[Any]]:
         """Return what was fitted on records of ``shape``, by the names in a student's file."""
-        assert self._frequencies is not None, "fit comes before state"
         scaling = {f"{_SCALING}{name}": part for name, part in self._scaling.state(shape).items()}
         return scaling | {
             "frequencies": self._frequencies.reshape(prod(shape), len(self._phases)),
             "phases": self._phases,
+            "straight": self._straight,
         }
 
     @classmethod
@@ -369,67 +394,6 @@ class RandomFeatures(FeatureMap):
             {name.removeprefix(_SCALING): part for name, part in state.items()}
         )
         made._frequencies, made._phases = state["frequencies"], state["phases"]
-        return made
-
-
-class AutoFeatures(RandomFeatures):
-    """The columns of `PublicScaling` and, for narrow dense rows, how they bend.
-
-    The second part is `RandomFeatures` without the linear functions of the columns
-    that come closest on public samples. So it adds to the columns and repeats nothing:
-    `ScoreVotes` has a prior for each part, and asks little about the second until labels are known
-    to need it. There is none where it rarely helps, which public samples show: with more than
-    256 columns, or more than half as many as samples, or if at least three quarters of the entries
-    equal their column's median, as words do. Such rows have one part, as after `PublicScaling`.
-
-    >>> columns = np.random.default_rng(0).standard_normal((40, 3))
-    >>> features = AutoFeatures(num_features=8).fit(ArrayFeatures(columns))
-    >>> features.transform(ArrayFeatures(columns)).shape
-    (40, 11)
-
-    Args:
-        num_features: as of `RandomFeatures`.
-        seed: as of `RandomFeatures`.
-    """
-
-    def fit(self, public: Features) -> AutoFeatures:
-        """Fit on public features ``[N, ...]``, flattened.
-
-        Raises ``ValueError`` if all samples are alike.
-        """
-        if self._frequencies is None:
-            self._scaling.fit(public)
-            rows = np.arange(min(public.shape[0], _PAIRED))
-            scaled = self._scaling.transform(public.select(rows)).reshape(len(rows), -1)
-            width = scaled.shape[1]
-            if width <= min(_WIDEST, public.shape[0] // 2) and (scaled == 0).mean() < _SPARSE:
-                super().fit(public)
-                scaled = self._scaling.transform(public).reshape(-1, width)
-                columns = Directions.of(scaled.astype(np.float64))
-                waves = np.empty((len(scaled), len(self._phases)), dtype=np.float32)
-                self._write_waves(scaled, waves)
-                along = columns.left.T @ waves
-                self._straight = (columns.right / columns.spread @ along).astype(np.float32)
-            else:
-                self._frequencies = self._straight = np.empty((width, 0), dtype=np.float32)
-        return self
-
-    @property
-    def widths(self) -> tuple[int, ...]:
-        """The numbers of columns and of features that bend; empty without these."""
-        assert self._frequencies is not None, "fit comes before widths"
-        width, number = self._frequencies.shape
-        return (width, number) if number else ()
-
-    def state(self, shape: Sequence[int]) -> dict[str, NDArray[Any]]:
-        """Return what was fitted on records of ``shape``, by the names in a student's file."""
-        assert self._straight is not None, "fit comes before state"
-        return super().state(shape) | {"straight": self._straight}
-
-    @classmethod
-    def restored(cls, state: Mapping[str, NDArray[Any]]) -> Self:
-        """Return the fitted map that `state` described."""
-        made = super().restored(state)
         made._straight = state["straight"]
         return made
 
@@ -496,11 +460,10 @@ MAP_MODULES = "pate.data.features._modules"
 MapSettings: TypeAlias = Json | str | list[Json]
 """Class path and arguments of a module, or only its path; or these for each part of a chain."""
 
-MapInNumpy: TypeAlias = PublicScaling | PublicPCA | RandomFeatures | PatchFeatures
+MapInNumpy: TypeAlias = PublicScaling | PublicPCA | AutoFeatures | PatchFeatures
 _IN_NUMPY: dict[str, type[MapInNumpy]] = {
     f"{MAP_MODULES}.Scaling": PublicScaling,
     f"{MAP_MODULES}.Projection": PublicPCA,
-    f"{MAP_MODULES}.Waves": RandomFeatures,
     f"{MAP_MODULES}.ScaledAndWaves": AutoFeatures,
     f"{MAP_MODULES}.Patches": PatchFeatures,
 }

@@ -6,7 +6,7 @@ import torch
 
 from pate._labeling.data.feature_maps import save_map
 from pate._networks.settings import restored_network
-from pate.data import ArrayFeatures, ChainedFeatures, FeatureMap, PublicScaling, RandomFeatures
+from pate.data import ArrayFeatures, AutoFeatures, ChainedFeatures, FeatureMap, PublicScaling
 from tests.labeling.data.test_patches import COLOR, GRAY, LAST, pictures, small
 
 
@@ -29,7 +29,7 @@ def test_it_leaves_as_a_module_and_as_arrays(shape: tuple[int, ...]) -> None:
 
 def test_random_features_leave_as_a_module() -> None:
     rows = np.random.default_rng(0).normal(size=(40, 5)).astype(np.float32)
-    mapping = RandomFeatures(num_features=16).fit(ArrayFeatures(rows))
+    mapping = AutoFeatures(num_features=16).fit(ArrayFeatures(rows))
     expected = np.asarray(mapping.transform(ArrayFeatures(rows)))
     module = module_of(mapping, (5,))
     with torch.no_grad():
