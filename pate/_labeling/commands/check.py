@@ -1,7 +1,7 @@
 """The commands that read a run and its ledger, compute them again, and change neither.
 
-`pate verify` computes a run, a statement or a ledger again. It tells what stands in a run, whether
-it is as its commands left it, and its next command, and signs a statement with an SSH key. `pate
+`pate verify` computes a run, a statement or a ledger again. It tells what stands in a run, and
+whether it is as its commands left it, and signs a statement with an SSH key. `pate
 ledger show` adds up the releases of a ledger.
 """
 
@@ -65,13 +65,6 @@ from pate._labeling.runs.run import (
 )
 
 _LAST = 20  # releases that are printed, and kinds of them
-_FIRST_SETTINGS = {
-    TEACHERS_FIT: "--config data.yaml --config teachers.yaml",
-    VOTES_IMPORT: "votes.npz",
-    LABEL: "--target_epsilon 1 --delta 1e-6",
-    STUDENT: "--model.network pate.models.Linear",
-}
-"""Settings to begin a stage with."""
 
 
 @dataclass(frozen=True)
@@ -81,15 +74,12 @@ class RunCheck:
     Attributes:
         finished: the commands of finished stages.
         problems: one line for each fault, with its remedy.
-        next_command: the command that continues the run. None if there are problems, or nothing is
-            left to do.
         notes: one line for each stage that has begun and not finished, and for releases elsewhere
             that call for the next command.
     """
 
     finished: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()
-    next_command: str | None = None
     notes: tuple[str, ...] = ()
 
 
@@ -140,14 +130,13 @@ def check_run(root: Path) -> RunCheck:
     begun = [stage for stage in _stages(run) if run.state(stage) is not None]
     finished = tuple(stage.name for stage in begun if run.is_finished(stage))
     notes = [f"{stage.name} was begun" for stage in begun if stage.name not in finished]
-    place, command = shlex.quote(str(root)), _next_command(run)
     if later:
+        again = shlex.join(["--config", str(run.root / LABEL.config), "--run", str(root)])
         notes.append(
             f"the ledger holds {later} later release(s) of other runs on these data, which the"
-            " statement does not count until labels are stated again"
+            f" statement does not count until labels are stated again: pate label {again}"
         )
-        command = f"pate label --config {shlex.quote(str(run.root / LABEL.config))} --run {place}"
-    return RunCheck(finished, (), command, tuple(notes))
+    return RunCheck(finished, (), tuple(notes))
 
 
 def _stages(run: Run) -> tuple[Stage, ...]:
@@ -168,26 +157,8 @@ def _require_intact(run: Run, stage: Stage) -> None:
         run.require_finished(stage)
 
 
-def _next_command(run: Run) -> str | None:
-    """Return the first command that has not finished. None if there is none."""
-    place = shlex.quote(str(run.root))
-    data = run.inputs_of(first_stage(run)).settings.get("data")
-    for stage in _stages(run):
-        if run.is_finished(stage) or (stage is STUDENT and data is None):
-            continue
-        settings = _FIRST_SETTINGS.get(stage, "")
-        if stage is not VOTES_IMPORT and (run.root / stage.config).is_file():
-            settings = f"--config {shlex.quote(str(run.root / stage.config))}"
-        return " ".join(filter(None, ["pate", stage.name, settings, "--run", place]))
-    student = run.state(STUDENT)
-    measured = (run.root / STUDENT.outputs[0] / METRICS).is_file()
-    if student is not None and student.finished and not student.untested and not measured:
-        return f"pate student test --run {place}"
-    return None if (run.root / REPORT).is_file() else f"pate report {place}"
-
-
 def _print_check(run: Path) -> None:
-    """Print the stages of a run and its next command, or its faults, and end with status 1."""
+    """Print the stages of a run, or its faults, and end with status 1."""
     result = check_run(run)
     for problem in result.problems:
         print(one_line(with_options(f"{run}: {problem}")))
@@ -196,8 +167,6 @@ def _print_check(run: Path) -> None:
     print(f"{run}: all is well; finished: {', '.join(result.finished) or 'nothing yet'}")
     for line in result.notes:
         print(f"{run}: {line}")
-    if result.next_command is not None:
-        print(f"next: {result.next_command}")
 
 
 _BLOCK = 1 << 20  # bytes read at once
@@ -320,8 +289,8 @@ def verify_file(
 
     A statement is compared key by key, and so are its text and the released file. A run is checked
     as its commands left it: files and their digests, the seal of its labels, ledger and statement,
-    and no private file in public/. Its stages and its next command are printed, or it ends with
-    status 1 and a line for each fault.
+    and no private file in public/. Its stages are printed, or it ends with status 1 and a line for
+    each fault.
 
     Args:
         path: the folder of a run, the ``privacy.json`` of ``pate label``, or a ledger.

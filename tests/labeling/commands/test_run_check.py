@@ -26,25 +26,10 @@ def test_a_finished_run_is_well_and_goes_on(run: Path, capsys: Printed) -> None:
     assert cli.main(["verify", str(run)]) == 0
     printed = capsys.readouterr().out
     assert "all is well; finished: teachers fit, teachers vote, label, student fit\n" in printed
-    assert printed.endswith(f"\nnext: pate report {run}\n")
     assert sorted(run.rglob("*")) == before
-    (run / "public" / "report.html").write_text("a page")
-    assert check_run(run).next_command is None
-
-
-def test_what_is_missing_comes_next(run: Path) -> None:
-    (run / "public" / "student" / "metrics.json").unlink()
-    assert check_run(run).next_command == f"pate student test --run {run}"
     Run(run).clear(STUDENT)
-    assert (
-        check_run(run).next_command
-        == f"pate student fit --config {run}/public/student_fit.yaml --run {run}"
-    )
     Run(run).clear(LABEL)
-    (run / LABEL.config).unlink()
-    result = check_run(run)
-    assert result.finished == ("teachers fit", "teachers vote")
-    assert result.next_command == f"pate label --target_epsilon 1 --delta 1e-6 --run {run}"
+    assert check_run(run).finished == ("teachers fit", "teachers vote")
 
 
 def test_what_is_no_run_is_refused(tmp_path: Path, capsys: Printed) -> None:
