@@ -470,7 +470,8 @@ class ExportedStudent:
     def module(self) -> nn.Module:
         """The student as one torch module, from raw samples to probabilities and labels."""
         if isinstance(self.predictor, LinearPredictor):
-            return _module(self.folder, self.settings, device=self.device, trust=False)
+            restore = find("restore_module")
+            return restore(self.folder / WEIGHTS, self.settings, device=self.device, trust=False)
         return self.predictor.module  # type: ignore[attr-defined]
 
     def predict(
@@ -553,7 +554,9 @@ def load_student(
     predictor: Predict = (
         _linear_predictor(root, settings)
         if plain and device == "cpu"
-        else find("ModulePredictor")(_module(root, settings, device=device, trust=trust), device)
+        else find("ModulePredictor")(
+            find("restore_module")(root / WEIGHTS, settings, device=device, trust=trust), device
+        )
     )
     input_format = InputFormat.from_dict(settings["input"])
     if input_format.kind == "sentences":
@@ -578,11 +581,6 @@ def load_student(
 def student_digests(folder: Path) -> dict[str, str]:
     """Return the digests of the weights and settings in the folder of a student."""
     return {name: digest(folder / name) for name in (WEIGHTS, SETTINGS)}
-
-
-def _module(root: Path, settings: Json, *, device: str, trust: bool | Collection[str]) -> nn.Module:
-    """Return a student as a torch module."""
-    return find("restore_module")(root / WEIGHTS, settings, device=device, trust=trust)
 
 
 def _linear_predictor(root: Path, settings: Json) -> LinearPredictor:

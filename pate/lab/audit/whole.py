@@ -40,7 +40,6 @@ from pate._core.validation import (
     given,
     require,
     require_count,
-    require_in_open_unit_interval,
 )
 from pate._labeling.commands.parsing import FLAG, CommandParser, add_options
 from pate._labeling.commands.places import PARTS, find_recipe
@@ -223,24 +222,16 @@ class Guesses:
     made: int
     right: int
 
-    def __post_init__(self) -> None:
-        require_count(1, canaries=self.canaries, made=self.made)
-        require(
-            0 <= self.right <= self.made <= self.canaries,
-            "0 <= right <= made <= canaries",
-            **vars(self),
-        )
 
-
-def guess(scores: FloatArray, present: BoolArray, share: float = SHARE) -> Guesses:
+def guess(scores: FloatArray, present: BoolArray) -> Guesses:
     """Return the guesses that follow from scores: present above 0, absent below.
 
     Args:
-        scores: ``[m]``, larger where a canary is likelier to be present; 0 is neutral.
+        scores: ``[m]``, larger where a canary is likelier to be present; 0 is neutral. The canaries
+            with scores farthest from 0 are guessed.
         present: ``[m]``, whether each canary was present.
-        share: the share of canaries that are guessed: those with scores farthest from 0.
     """
-    made = max(1, math.ceil(share * len(scores)))
+    made = max(1, math.ceil(SHARE * len(scores)))
     chosen = np.argsort(-np.abs(scores), kind="stable")[:made]
     return Guesses(len(scores), made, int((present[chosen] == (scores[chosen] > 0)).sum()))
 
@@ -250,12 +241,7 @@ def epsilon_bound(guesses: Guesses, *, delta: float, confidence: float) -> float
 
     It is wrong with a probability of at most ``1 - confidence`` (Steinke, Nasr & Jagielski (2023),
     Theorem 5.2).
-
-    Raises:
-        ValueError: if ``delta`` or ``confidence`` is out of range.
     """
-    require(0 <= delta < 1, "0 <= delta < 1", delta=delta)
-    require_in_open_unit_interval(confidence=confidence)
     steps = 0
     # upwards, because the term of delta need not fall as epsilon grows
     while _chance(guesses, steps * _STEP, delta) <= 1 - confidence:
@@ -301,11 +287,7 @@ def mu_bound(guesses: Guesses, *, confidence: float) -> float:
     """Return the mu below which no mechanism is mu-GDP.
 
     It is wrong with a probability of at most ``1 - confidence``.
-
-    Raises:
-        ValueError: if ``confidence`` is out of range.
     """
-    require_in_open_unit_interval(confidence=confidence)
 
     def is_consistent(mu: float) -> bool:
         return not refutes(guesses, gaussian_trade_off(mu), confidence=confidence)
@@ -651,10 +633,7 @@ def _mark(run: Run) -> None:
 
 def _read(file: Path) -> Any:
     """Return the source that a ``data.yaml`` describes, as plain data."""
-    try:
-        content = load_yaml(file)
-    except ValueError:
-        content = None
+    content = load_yaml(file)
     described = isinstance(content, dict) and content.get("data")
     require(described, f"a source of records under `data:` in {file}")
     return described

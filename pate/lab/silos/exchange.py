@@ -202,16 +202,11 @@ class Exchange:
 
     Raises:
         AwaitedError: by every read of a file that is not there yet.
-        ValueError: for a URL, and by every read of a file that is damaged, too large, belongs to
-            another invitation, or bears a signature other than the sender's.
+        ValueError: by every read of a file that is damaged, too large, belongs to another
+            invitation, or bears a signature other than the sender's.
     """
 
     folder: Path
-
-    def __post_init__(self) -> None:
-        # a path has one slash where a URL has two
-        url = str(self.folder).partition("/")[0].endswith(":")
-        require(not url, "the folder of an exchange, no URL", exchange=str(self.folder))
 
     @cached_property
     def invitation(self) -> Invitation:

@@ -91,18 +91,6 @@ def test_nothing_is_sent_before_the_invitation_is_confirmed(
     require_nothing_sent(hospitals, "south")
 
 
-def test_an_exchange_is_no_url(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    _, _, *options = words(Hospitals(tmp_path), "north", "--confirm", "", "--wait", "0")
-    assert cli.main(["silo", "s3://bucket/exchange", *options]) == 2
-    line = (
-        "pate silo: Expected the folder of an exchange, no URL, got exchange='s3:/bucket/exchange'"
-    )
-    assert capsys.readouterr().err == f"{line}\n" and not Path("s3:").exists()
-
-
 def test_nothing_is_sent_before_its_cost_is_accepted(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
