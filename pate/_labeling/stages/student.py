@@ -29,14 +29,13 @@ from pate._core.files.writing import atomic_write, write_json
 from pate._core.package import find
 from pate._core.settings import to_plain
 from pate._core.validation import (
-    BoolArray,
     Float32Array,
     FloatArray,
     expecting,
     given,
     require,
 )
-from pate._labeling.data.records import Features, Role, known_truth
+from pate._labeling.data.records import Role, known_truth
 from pate._labeling.data.source import DataSource
 from pate._labeling.linear import LINEAR, is_linear, student_of
 from pate._labeling.runs.carried import (
@@ -212,8 +211,6 @@ def write_figures(
 WEIGHTS = "linear.safetensors"
 """The file of the student: the arrays from `arrays_of`, and its cuts ``[3, C]``."""
 
-_ROWS = 4096  # samples that are answered at a time
-
 
 @dataclass(frozen=True, kw_only=True)
 class LinearPlan:
@@ -325,21 +322,11 @@ class Solved:
         cuts = self.cuts[DECISION_METRICS.index(self.optimize)]
         return LinearPredictor(None, student_from(self.arrays), cuts)
 
-    def answers(self, features: Features) -> tuple[Float32Array, BoolArray]:
-        """Return probabilities and labels ``[N, C]`` of mapped features ``[N, ...]``."""
-        predictor, rows = self.predictor, np.arange(features.shape[0])
-        parts = [
-            predictor.decided(features[rows[start : start + _ROWS]])
-            for start in range(0, max(len(rows), 1), _ROWS)
-        ]
-        probabilities, labels = zip(*parts, strict=True)
-        return np.concatenate(probabilities), np.concatenate(labels)
-
     def figures(self, source: DataSource) -> Json:
         """Return the figures of the student on the test set."""
         test = source.records(Role.TEST)
         return evaluate(
-            self.answers(test.features)[0],
+            self.predictor.decided(test.features[np.arange(len(test))])[0],
             test.labels,
             source.label_names,
             cuts=self.cuts.astype(np.float64),

@@ -131,7 +131,7 @@ def pictures_of(faces: Path) -> list[Path]:
 def test_a_run_leaves_its_student(finished: Path, copied: Path, tmp_path: Path) -> None:
     """Bit for bit, without the run, its data and its folder."""
     solved = Solved.read(finished / "public" / "student" / WEIGHTS, "accuracy")
-    expected, _ = solved.answers(load_data(Run(finished)).records(Role.TEST).features)
+    expected, _ = solved.predictor.decided(load_data(Run(finished)).records(Role.TEST).features[:])
     shutil.copytree(copied / "public" / "student" / "model", tmp_path / "away")
     shutil.rmtree(copied)
     student = pate.load_student(tmp_path / "away")
