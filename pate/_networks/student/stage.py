@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from copy import deepcopy
 from functools import cached_property, partial
 from pathlib import Path
-from pickle import UnpicklingError
 from typing import Any
 
 import numpy as np
@@ -34,7 +33,7 @@ from torch import nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
-from pate._core.files.reading import Json, read_yaml, regular
+from pate._core.files.reading import Json, read_yaml
 from pate._core.settings import SettingsParser, canonical, encode, parts, require_classes
 from pate._core.validation import (
     expecting,
@@ -60,7 +59,7 @@ from pate._labeling.stages.student import (
 from pate._networks.settings import require_logits, without_weights
 from pate._networks.student.answers import weights_of_tensors
 from pate._networks.student.training import Curves, StageBar, Student, StudentData
-from pate._networks.teachers.executors import LocalCheckpoints
+from pate._networks.teachers.executors import LocalCheckpoints, load_tensors
 
 # checkpoints: to resume from, and with the lowest loss on held-out samples
 _LAST, _BEST = "last", "best"
@@ -86,6 +85,7 @@ _TALKATIVE = (
     "lightning_fabric.utilities.seed",
 )
 _LOSS = "val_loss"
+_CHECKPOINT = "a checkpoint of tensors, numbers and texts alone"
 _STEPS, _BATCH = 3, 8  # of a rehearsal
 _GROWTH = 1e6  # of outputs in so few steps, far more than any rate that trains a network makes
 _LEAVES_NONE = (
@@ -283,12 +283,12 @@ class StudentCLI(LightningCLI):
         """Train the student and return its checkpoints."""
         start_checkpoint = self._checkpoint(_LAST) if ckpt_path is None else self._named(ckpt_path)
         if isinstance(self.trainer.logger, Curves):
-            begun = {} if start_checkpoint is None else _read(start_checkpoint)
+            begun = {} if start_checkpoint is None else load_tensors(start_checkpoint, _CHECKPOINT)
             self.trainer.logger.resume(begun.get("curves", []))
         with _faults_of_parts(self.run):
             self.trainer.fit(model, ckpt_path=start_checkpoint, weights_only=True, **kwargs)
         if self.trainer.is_global_zero:
-            weights = _read(self.trained())["state_dict"]
+            weights = load_tensors(self.trained(), _CHECKPOINT)["state_dict"]
             diverged = [
                 name
                 for name, part in weights.items()
@@ -312,7 +312,7 @@ class StudentCLI(LightningCLI):
             )
 
     def _trained_student(self, model: Student) -> Trained:
-        checkpoint = _read(self.trained())
+        checkpoint = load_tensors(self.trained(), _CHECKPOINT)
         model.on_load_checkpoint(checkpoint)
         model.load_state_dict(checkpoint["state_dict"])
         return Trained(
@@ -363,7 +363,7 @@ class StudentCLI(LightningCLI):
             f"a checkpoint of the run: {_BEST}, {_LAST} or the path of one",
             ckpt_path=checkpoint,
         )
-        _read(path)  # raises in one line where Lightning would not
+        load_tensors(path, _CHECKPOINT)  # raises in one line where Lightning would not
         return path
 
     def _parse_ckpt_path(self) -> None:
@@ -412,30 +412,6 @@ def _failed_part(error: BaseException) -> str | None:
             name = f"{type(owner).__name__}.{trace.tb_frame.f_code.co_name}"
         trace = trace.tb_next
     return name
-
-
-def _read(checkpoint: Path) -> Json:
-    """Return the content of a checkpoint.
-
-    Raises ``ValueError`` if it is damaged, or holds objects that are code.
-    """
-    try:
-        return torch.load(regular(checkpoint), map_location="cpu", weights_only=True)
-    # the error depends on the place of the damage
-    except (
-        RuntimeError,
-        OSError,
-        EOFError,
-        ValueError,
-        KeyError,
-        IndexError,
-        UnpicklingError,
-    ) as error:
-        reason = str(error).splitlines()[0][:80] if str(error) else type(error).__name__
-        raise ValueError(
-            "Expected a checkpoint of tensors, numbers and texts alone, got"
-            f" {checkpoint} ({reason})"
-        ) from None
 
 
 def encode_makers(**makers: Any) -> Json:

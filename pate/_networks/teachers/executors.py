@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import pytorch_lightning as pl
@@ -32,9 +33,9 @@ from lightning_fabric.plugins.environments.lightning import LightningEnvironment
 from lightning_fabric.plugins.io.torch_io import TorchCheckpointIO
 from lightning_fabric.utilities.exceptions import MisconfigurationException
 
-from pate._core.files.reading import read_lines
+from pate._core.files.reading import read_lines, regular
 from pate._core.files.writing import atomic_write
-from pate._core.validation import expecting
+from pate._core.validation import expecting, explain_shortage
 from pate._labeling.teachers import Execution
 
 if TYPE_CHECKING:
@@ -331,3 +332,18 @@ def _with_places(checkpoint: dict[str, Any], move: Callable[[str], str]) -> dict
                 move(place): score for place, score in state["best_k_models"].items()
             }
     return checkpoint | {"callbacks": callbacks}
+
+
+def load_tensors(path: Path, wanted: str) -> dict[str, Any]:
+    """Return the content of a file of torch, whose large tensors are read when they are used.
+
+    Raises ``ValueError`` if it is not as ``wanted``: damaged, or with objects that are code.
+    """
+    try:
+        return torch.load(regular(path), weights_only=True, map_location="cpu", mmap=True)
+    # the exception that torch raises depends on where the file is truncated
+    except (LookupError, RuntimeError, OSError, EOFError, ValueError, UnpicklingError) as error:
+        if explain_shortage(error) is not None:
+            raise  # it is the machine that fails, not the file
+        reason = str(error).splitlines()[0][:80] if str(error) else type(error).__name__
+        raise ValueError(f"Expected {wanted}, got {path} ({reason})") from None

@@ -10,7 +10,6 @@ from collections.abc import Iterable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from pathlib import Path
-from pickle import UnpicklingError
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -32,7 +31,6 @@ from pate._core.validation import (
     Float32Array,
     FloatArray,
     UInt8Array,
-    explain_shortage,
     require,
 )
 from pate._labeling.data.records import Features, known_truth
@@ -43,6 +41,7 @@ from pate._networks.settings import augmented, make_network
 from pate._networks.teachers.executors import (
     ChunkJob,
     Report,
+    load_tensors,
     make_trainer,
     quiet_lightning,
     root_device,
@@ -546,7 +545,7 @@ class SavedChunk:
 
         Raises ``ValueError`` if it cannot be read.
         """
-        content = _load(path)
+        content = load_tensors(path, _CHUNK)
         kinds = {"state": dict, "label_shares": Tensor, "losses": Tensor}
         require(
             all(isinstance(content.get(name), kind) for name, kind in kinds.items()),
@@ -555,6 +554,9 @@ class SavedChunk:
         )
         parts = {name: content[name] for name in kinds}
         return cls(made_from=str(content.get(ORIGIN, "")), **parts)
+
+
+_CHUNK = "a chunk of teachers, which `pate teachers fit` makes again where it was deleted"
 
 
 def chunk_file(folder: Path, teachers: range) -> Path:
@@ -567,7 +569,7 @@ def read_origin(path: Path) -> str:
 
     Raises ``ValueError`` if it cannot be read.
     """
-    return str(_load(path).get(ORIGIN, ""))
+    return str(load_tensors(path, _CHUNK).get(ORIGIN, ""))
 
 
 def foreign_files(folder: Path, made_from: str) -> list[str]:
@@ -577,20 +579,6 @@ def foreign_files(folder: Path, made_from: str) -> list[str]:
         for path in sorted([*folder.glob("teachers_*.pt"), *folder.glob("teachers_*.ckpt")])
         if read_origin(path) != made_from
     ]
-
-
-def _load(path: Path) -> dict[str, Any]:
-    try:
-        return torch.load(regular(path), weights_only=True, map_location="cpu", mmap=True)
-    # the exception that torch raises depends on where the file is truncated
-    except (RuntimeError, OSError, EOFError, ValueError, KeyError, UnpicklingError) as error:
-        if explain_shortage(error) is not None:
-            raise  # it is the machine that fails, not the file
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise ValueError(
-            f"Expected a chunk of teachers in {path}, got a damaged file ({reason[:80]}):"
-            " delete it, and `pate teachers fit` makes it again"
-        ) from None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -181,7 +181,6 @@ class Neighbor:
     name: str
     ids: Sequence[str] = field(repr=False)
     partition: str | None = None
-    budget: float | None = None
 
     def absent(self, run: Run) -> tuple[int, ...]:
         """Return the teachers of a run that take no part."""
