@@ -11,10 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Protocol, get_args
 
-from pate._core.settings import to_plain
 from pate._core.validation import MOST_VOTERS, StrArray, given, require, require_count
 from pate._labeling.data.records import Records, Unit, parts_of_groups
-from pate._labeling.linear import LINEAR, is_linear
 
 CLOSED_FORM = "closed_form"
 """The value of ``fit`` in the ``teachers.yaml`` of a `ClosedFormPlan`."""
@@ -109,8 +107,6 @@ class ClosedFormPlan:
             records of one group reach. A keyed hash of its id puts each record into one of so many
             parts of its group, and the records of a part vote together. The release is then priced
             for a group, too, and adds up with releases by the same groups. None for no bound.
-        network: the path ``pate.models.Linear``, the only one that there is in closed form, or
-            None.
         start_from: None for teachers who vote by moments; or the released student whose answers
             each of ``num_teachers`` corrects by its own records, and then votes by bits: ``first``
             for that of the run's own first release, or the folder of a run whose release is in
@@ -119,7 +115,6 @@ class ClosedFormPlan:
 
     num_teachers: int | None = None
     unit: Unit = "record"
-    network: str | dict[str, str] | None = None
     start_from: str | None = None
     max_teachers_per_group: int | None = None
 
@@ -131,11 +126,6 @@ class ClosedFormPlan:
         )
         require(self.unit in get_args(Unit), f"unit in {', '.join(get_args(Unit))}", unit=self.unit)
         object.__setattr__(self, "start_from", start_place(self.start_from))
-        if self.network is not None:
-            # by its path alone, because to import a network is to import torch
-            named = to_plain(self.network)
-            require(is_linear(named), f"{LINEAR}, the network in closed form", network=named)
-            object.__setattr__(self, "network", {"class_path": LINEAR})
 
     @property
     def nominal(self) -> int:

@@ -556,7 +556,9 @@ def _add_features(draft: Draft, shown: Columns, rest: Sequence[str], listed: boo
         elif missing is not None:
             signs |= dict.fromkeys(sorted(missing))
             formats |= {} if form is None else {name: form}
-            draft.remarks += _doubts(name, column, form)
+            if sentinels(column) or (form is not None and _ambiguous(column)):
+                doubt = f"{describe(name, column)}. Right? `gaps` and `formats` are in data.yaml."
+                draft.remarks.append(f"C{doubt[1:]}")
         elif len(counts) <= min(_MOST_LEVELS, max(10, counts.total() / 2)):
             levels[name] = len(counts)
         elif listed or (_is_text(values) and find_spec("sklearn")):
@@ -580,22 +582,6 @@ def _add_features(draft: Draft, shown: Columns, rest: Sequence[str], listed: boo
     if left:
         said = "; ".join(f"{name} ({why})" for name, why in left.items())
         draft.remarks.append(f"Left out: {said}.")
-
-
-def _doubts(name: str, column: Sequence[str], form: str | None) -> list[str]:
-    """Return lines on numbers that may be gaps, and on dates that may be read otherwise."""
-    lines = []
-    if signs := sentinels(column):
-        lines.append(
-            f"Column {name} holds {', '.join(signs)}, far from its other numbers. If that is a sign"
-            f" of a missing value, write `gaps: [{', '.join(signs)}]` in data.yaml."
-        )
-    if form is not None and _ambiguous(column):
-        lines.append(
-            f"Days or months first? Dates of {name} are read as {form}, a guess: `formats` in"
-            " data.yaml."
-        )
-    return lines
 
 
 def _form_of(values: Sequence[str]) -> tuple[str | None, set[str] | None]:

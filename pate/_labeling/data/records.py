@@ -275,11 +275,9 @@ def values_of(features: Features, rows: range) -> Stream:
     )
 
 
-def blocks_of(
-    features: Features, rows: range, *, block_bytes: int | None = None
-) -> Iterator[IntArray]:
-    """Yield consecutive ``rows`` in blocks with features of at most ``block_bytes``."""
-    step = max(1, (block_bytes or _BLOCK_BYTES) // max(4 * prod(features.shape[1:]), 1))
+def blocks_of(features: Features, rows: range) -> Iterator[IntArray]:
+    """Yield consecutive ``rows`` in blocks with features of at most 16 MB."""
+    step = max(1, _BLOCK_BYTES // max(4 * prod(features.shape[1:]), 1))
     yield from (np.arange(start, min(start + step, rows.stop)) for start in rows[::step])
 
 
