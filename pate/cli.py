@@ -97,6 +97,8 @@ def _line_and_status(stop: BaseException) -> tuple[str | None, int | None]:
     line = (None if unfinished else explain_os_error(stop)) or (str(stop) if told else None)
     if isinstance(stop, RecursionError):
         line = "Expected settings and files that are nested less deeply"
+    if isinstance(stop, OverflowError):
+        line = f"Expected numbers that a float holds, got a larger one: {stop}"
     if line is None:
         return None, None
     from pate._core.validation import InputError, one_line
@@ -176,13 +178,11 @@ def _help(words: list[str]) -> int:
         name: command for name, command in commands().items() if name.split()[: len(stage)] == stage
     }
     if not shown:
-        from difflib import get_close_matches
+        from pate._core.validation import did_you_mean
 
-        close = get_close_matches(" ".join(stage[:2]), commands(), n=1)
-        meant = f"; did you mean {close[0]}?" if close else ""
-        raise ValueError(
-            f"unknown command: {' '.join(stage[:2])}{meant} (`pate --help` lists them)"
-        )
+        asked = " ".join(stage[:2])
+        meant = did_you_mean(asked, commands())
+        raise ValueError(f"unknown command: {asked}{meant} (`pate --help` lists them)")
     text = [
         "usage: pate <command> [options]",
         "",

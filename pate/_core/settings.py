@@ -71,8 +71,6 @@ def _load_plain(text: str) -> Any:
 # files and values of options that jsonargparse reads have the bounds of all others
 set_loader("yaml", _load_plain, exceptions=(yaml.YAMLError, ValueError))
 
-_TOO_LARGE = "Expected numbers that a float holds, got a larger one"
-
 
 class RecordsInitArgs:
     """A base class that records the arguments of its subclasses' constructors for `to_plain`."""
@@ -194,7 +192,7 @@ def _make(cls: type[Completable], **settings: Any) -> Any:
 
 
 class SettingsParser(ArgumentParser):
-    """A parser that refuses unknown settings, also empty ones, and integers beyond any float.
+    """A parser that refuses unknown settings, also empty ones.
 
     A `Completable` may lack settings.
     """
@@ -241,21 +239,11 @@ class SettingsParser(ArgumentParser):
         options["instantiators"] = [(_make, Completable, True)]
         return super().instantiate(namespace, *args, **options)
 
-    def parse_args(self, *args: Any, **settings: Any) -> Namespace:  # type: ignore[override]
-        """Return the parsed options."""
-        try:
-            return super().parse_args(*args, **settings)
-        except OverflowError as error:
-            self.error(f"{_TOO_LARGE}: {error}")
-
     def parse_object(self, content: Any, *args: Any, **settings: Any) -> Namespace:
         """Return the parsed settings, which may be the arguments of another setting's class."""
         if self._function is not None and getattr(self, "_inner_parser", False):
             self._accept_some(content)
-        try:
-            return super().parse_object(content, *args, **settings)
-        except OverflowError as error:
-            self.error(f"{_TOO_LARGE}: {error}")
+        return super().parse_object(content, *args, **settings)
 
     def _accept_some(self, content: Any) -> None:
         """Require no argument of a function, and accept others if its signature does."""

@@ -83,34 +83,6 @@ class Budget:
     filter: FilterName | None = None
     max_teachers_per_unit: int = 1
 
-    @classmethod
-    def declared(
-        cls,
-        max_epsilon: float | None,
-        *,
-        delta: float,
-        neighboring_relation: NeighboringRelation,
-        max_delta0: float | None,
-        budget_filter: FilterName | None,
-        max_teachers_per_unit: int,
-    ) -> Budget | None:
-        """Return the budget that a command declares. None without ``max_epsilon``.
-
-        Raises ``ValueError`` if another option of a budget comes without ``max_epsilon``.
-        """
-        if max_epsilon is not None:
-            return cls(
-                max_epsilon=max_epsilon,
-                delta=delta,
-                neighboring_relation=neighboring_relation,
-                max_delta0=max_delta0,
-                filter=budget_filter,
-                max_teachers_per_unit=max_teachers_per_unit,
-            )
-        for name, value in (("max_delta0", max_delta0), ("budget_filter", budget_filter)):
-            require(value is None, f"max_epsilon with {name}", **{name: value})
-        return None
-
     def __post_init__(self) -> None:
         object.__setattr__(
             self, "neighboring_relation", NeighboringRelation(self.neighboring_relation)
@@ -405,10 +377,10 @@ class PrivacyFilter(ABC):
 
     @classmethod
     @abstractmethod
-    def fitted(cls, budget: Budget, cost: Cost) -> Self:
+    def fitted(cls, budget: Budget, cost: Cost, max_delta0: float) -> Self:
         """Return the filter of ``budget`` that leaves the most if ``cost`` is the total of all.
 
-        Raises ``ValueError`` if failures or the overhead of the conversion take the whole budget.
+        Raises ``ValueError`` if the overhead of the conversion takes the whole budget.
         """
 
     @abstractmethod
@@ -458,12 +430,6 @@ class PrivacyFilter(ABC):
             f" {self.max_delta0:.3g} of delta0"
         )
 
-    def describe_left(self, cost: Cost) -> str:
-        """Say how much of the bounds ``cost`` leaves."""
-        amount, bound, name = self._bounded(cost)
-        left = max(0.0, self.max_delta0 - cost.delta0)
-        return f"{max(0.0, bound - amount):.4g} of {name} and {left:.3g} of delta0"
-
     def to_dict(self) -> dict[str, float]:
         """Return plain JSON types; `filter_from_dict` is the inverse."""
         return {bound.name: getattr(self, bound.name) for bound in fields(self)}  # type: ignore[arg-type]
@@ -507,9 +473,7 @@ class RenyiFilter(PrivacyFilter):
         )
 
     @classmethod
-    def fitted(cls, budget: Budget, cost: Cost) -> Self:
-        max_delta0 = _delta_for_failures(budget, cost)
-        _require_delta_left(budget, max_delta0)
+    def fitted(cls, budget: Budget, cost: Cost, max_delta0: float) -> Self:
         overhead = conversion_overhead(DEFAULT_ORDERS, budget.delta - max_delta0)
         possible = overhead <= budget.max_epsilon
         require(
@@ -564,9 +528,7 @@ class GaussianFilter(PrivacyFilter):
         return remaining > 0 and cost.mu_squared <= largest_mu(budget.max_epsilon, remaining) ** 2
 
     @classmethod
-    def fitted(cls, budget: Budget, cost: Cost) -> Self:
-        max_delta0 = _delta_for_failures(budget, cost)
-        _require_delta_left(budget, max_delta0)
+    def fitted(cls, budget: Budget, cost: Cost, max_delta0: float) -> Self:
         return cls(
             max_mu_squared=largest_mu(budget.max_epsilon, budget.delta - max_delta0) ** 2,
             max_delta0=max_delta0,
@@ -628,7 +590,14 @@ def make_filter(budget: Budget, first: Cost) -> PrivacyFilter:
     reach = _affordable_counts(budget, first)
     name = max(reach, key=lambda kind: reach[kind])
     # a filter that admits no query can at least say so
-    return FILTERS[name].fitted(budget, first * max(1, reach[name]))
+    total = first * max(1, reach[name])
+    max_delta0 = _delta_for_failures(budget, total)
+    if max_delta0 >= budget.delta:
+        raise BudgetExceededError(
+            f"Expected delta0 < {format_exact(budget.delta)}, the delta of the budget, after one"
+            f" query, got delta0={max_delta0:.3g}"
+        )
+    return FILTERS[name].fitted(budget, total, max_delta0)
 
 
 def require_filter_of_first(bounds: PrivacyFilter, budget: Budget, first: Cost) -> None:
@@ -690,7 +659,12 @@ def refuse(
 def describe_remainder(bounds: PrivacyFilter, spent: Cost, query: Cost) -> str:
     """Say how much of the bounds ``spent`` leaves, and how many such queries it can pay for."""
     number = largest_count_where(lambda n: bounds.admits(spent + query * n))
-    return f"left are {bounds.describe_left(spent)}: {number} such queries can be paid"
+    amount, bound, name = bounds._bounded(spent)
+    left, failures = max(0.0, bound - amount), max(0.0, bounds.max_delta0 - spent.delta0)
+    return (
+        f"left are {left:.4g} of {name} and {failures:.3g} of delta0: {number} such queries can be"
+        " paid"
+    )
 
 
 def _affordable_counts(budget: Budget, query: Cost) -> dict[FilterName, int]:
@@ -701,14 +675,6 @@ def _affordable_counts(budget: Budget, query: Cost) -> dict[FilterName, int]:
         return largest_count_where(lambda n: kind.keeps(budget, query * n))
 
     return {name: reach(kind) for name, kind in FILTERS.items() if budget.filter in (None, name)}
-
-
-def _require_delta_left(budget: Budget, max_delta0: float) -> None:
-    if max_delta0 >= budget.delta:
-        raise BudgetExceededError(
-            f"Expected delta0 < {format_exact(budget.delta)}, the delta of the budget, after one"
-            f" query, got delta0={max_delta0:.3g}"
-        )
 
 
 def _delta_for_failures(budget: Budget, cost: Cost) -> float:

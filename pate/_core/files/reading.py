@@ -200,7 +200,7 @@ def distinct_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _whole_number(digits: str) -> int:
     require(
-        len(digits.lstrip("-")) <= _MOST_DIGITS,
+        len(digits.lstrip("+-")) <= _MOST_DIGITS,
         f"whole numbers of at most {_MOST_DIGITS} digits",
     )
     return int(digits)
@@ -270,6 +270,8 @@ def require_plain_yaml(text: str, what: str = "YAML") -> None:
                 anchor, size = None, sizes[event.anchor]
             elif isinstance(event, yaml.ScalarEvent):
                 anchor, word = event.anchor, event.value
+                if word.lstrip("+-").isdigit():
+                    _whole_number(word)
                 size += len(word) // _LETTERS
             else:
                 continue

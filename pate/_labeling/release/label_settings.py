@@ -174,12 +174,17 @@ class LabelSettings:
     @property
     def budget(self) -> Budget | None:
         """The requested budget, or None."""
-        return Budget.declared(
-            self.max_epsilon,
+        if self.max_epsilon is None:
+            for name in ("max_delta0", "budget_filter"):
+                value = getattr(self, name)
+                require(value is None, f"max_epsilon with {name}", **{name: value})
+            return None
+        return Budget(
+            max_epsilon=self.max_epsilon,
             delta=self.delta,
             neighboring_relation=self.relation,
             max_delta0=self.max_delta0,
-            budget_filter=self.budget_filter,
+            filter=self.budget_filter,
             max_teachers_per_unit=self.max_teachers_per_unit,
         )
 

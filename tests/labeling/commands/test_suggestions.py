@@ -81,7 +81,7 @@ SAID = {
     "verify x --config key.pem": "Expected settings with names in key.pem, got kind='str'",
     "label --run x --config bytes.yaml": "pate label: ",
     f"{LABEL} --config empty.yaml": "bogus",
-    f"{LABEL} --config large.yaml": "too large to convert to float",
+    f"{LABEL} --config large.yaml": "whole numbers of at most 308 digits",
     f"{LABEL} --max_epsilon {'1' * 400}": "a finite number for --max_epsilon, got 111",
 }
 """What is said of a line."""
