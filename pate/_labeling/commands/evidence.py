@@ -559,6 +559,11 @@ def _add_features(draft: Draft, shown: Columns, rest: Sequence[str], listed: boo
             if sentinels(column) or (form is not None and _ambiguous(column)):
                 doubt = f"{describe(name, column)}. Right? `gaps` and `formats` are in data.yaml."
                 draft.remarks.append(f"C{doubt[1:]}")
+            draft.remarks += [
+                f"Column {name} has numbers, and {column.count(sign)} times {sign!r} in public and"
+                " test records: by `gaps` in data.yaml they are missing."
+                for sign in sorted(missing)
+            ]
         elif len(counts) <= min(_MOST_LEVELS, max(10, counts.total() / 2)):
             levels[name] = len(counts)
         elif listed or (_is_text(values) and find_spec("sklearn")):

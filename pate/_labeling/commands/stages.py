@@ -58,7 +58,7 @@ from pate._labeling.plan import RunPlan
 from pate._labeling.release.label_settings import LabelSettings
 from pate._labeling.release.labels import StatedLabels, label as release_labels
 from pate._labeling.runs.carried import ExportedStudent, ExportFormat, InputFormat, load_student
-from pate._labeling.runs.run import STUDENT
+from pate._labeling.runs.run import MODEL, STUDENT
 from pate._labeling.stages.student import LinearPlan
 from pate._labeling.stages.votes_import import votes_from
 from pate._labeling.teachers import CLOSED_FORM, ClosedFormPlan, Execution
@@ -346,6 +346,10 @@ def _student(command: str, args: Sequence[str]) -> None:
     plan = RunPlan(options.run, student=content, overwrite=options.overwrite)
     if command == "fit":
         plan.fit_student()
+        print(
+            f"Student: {plan.root / STUDENT.outputs[0] / MODEL}. On the test set:"
+            f" pate student test --run {plan.root}"
+        )
         return
     for name, value in plan.test_student()["student"].items():
         if isinstance(value, float):

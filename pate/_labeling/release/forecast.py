@@ -236,8 +236,8 @@ def _listed(names: Sequence[str]) -> str:
 
 SIZES = (4, 16, 64, 256)
 """Records of a teacher that are tried where no public number of records tells them."""
-STARTED = (1, 2, 4, 16)
-"""The same of teachers that start from a release, of which there are many."""
+STARTED = (0.5, 1, 4, 16)
+"""The same of teachers that start from a release: so many that some may have no record."""
 _TEACHERS = (40, 400)  # that learn alone, and that start, of which there are many
 _DIRECTIONS, _GROUPS = 32, 4
 _WRONG = (0.1, 0.25)  # of labels that are made up, and of a released student's

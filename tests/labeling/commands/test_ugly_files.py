@@ -82,7 +82,10 @@ FILES = {
     "percents": Ugly(rows("rate", lambda i: f"{i}%")),
     "dates": Ugly(rows("since", lambda i: f"20{i % 24:02}-0{1 + i % 9}-1{i % 9}")),
     "dates of spreadsheets": Ugly(rows("since", lambda i: f"{1 + i % 28}.{1 + i % 12}.2024")),
-    "signs of gaps": Ugly(rows("crp", lambda i: "n.d." if i % 5 == 0 else str(i / 7))),
+    "signs of gaps": Ugly(
+        rows("crp", lambda i: "n.d." if i % 5 == 0 else str(i / 7)),
+        said="Column crp has numbers, and 12 times 'n.d.' in public and test records: by `gaps`",
+    ),
     "infinite": Ugly(rows("ratio", lambda i: "inf" if i % 7 == 0 else str(i / 7))),
     "gaps of six kinds": Ugly(
         rows("age", lambda i: ["NA", "", "nan", "NULL", "?", "None"][i] if i < 6 else plain(i))

@@ -74,13 +74,17 @@ def test_it_is_what_the_command_releases(place: Path) -> None:
             assert labels.statement["private"] is False
 
 
-def test_a_student_is_trained_on_what_it_released(place: Path) -> None:
+def test_a_student_is_trained_on_what_it_released(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     votes = made_votes()
     pate.label(votes, settings(), run="runs/mine")
     released = pate.label(votes, settings(), run="runs/mine", data="recipe/data.yaml")
     assert released.release == 1
     assert cli.main(["student", "fit", "--config=recipe/student.yaml", "--run=runs/mine"]) == 0
-    assert Path("runs/mine/public/student/model/model.json").is_file()
+    place = Path("runs/mine/public/student/model")
+    assert capsys.readouterr().out.startswith(f"Student: {place}. On the test set: pate student")
+    assert (place / "model.json").is_file()
 
 
 @pytest.mark.parametrize("counts", [False, pytest.param(True, marks=pytest.mark.slow)])
