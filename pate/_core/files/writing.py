@@ -283,16 +283,16 @@ def locked(root: Path) -> Iterator[None]:
     if key in _held:
         yield
         return
-    with _locked_by(root / LOCK, f"a run that no other process writes, got {root}"):
-        remove_drafts(root.rglob(".*"))
-        _held.add(key)
-        try:
+    try:
+        with _locked_by(root / LOCK, f"a run that no other process writes, got {root}"):
+            remove_drafts(root.rglob(".*"))
+            _held.add(key)
             yield
-        finally:
-            _held.discard(key)
-    if made_folder:
-        with suppress(OSError):  # which has files now
-            root.rmdir()
+    finally:
+        _held.discard(key)
+        if made_folder:
+            with suppress(OSError):  # which has files now
+                root.rmdir()
 
 
 @contextmanager
