@@ -125,7 +125,7 @@ def init(folder: Path, declared: Declared, *, data: Path | None = None) -> None:
         data: the place of the data, which are read for the settings of data.yaml.
     """
     words = ["init", str(folder), "--data"]
-    files, remarks = draft_recipe(folder, data, declared, words)
+    files, remarks = draft_recipe(data, declared, words)
     listed, pictures = [*files], _NETWORK in files
     if pictures:
         files |= {f"{_STABLE}/{name}": text for name, text in _stable_topk(files, data).items()}
@@ -180,7 +180,6 @@ def print_remarks(remarks: Sequence[str]) -> None:
 
 
 def draft_recipe(
-    folder: Path,
     data: Path | None,
     declared: Declared,
     words: Sequence[str],
@@ -189,7 +188,6 @@ def draft_recipe(
     """Return the files of a recipe by name, and lines on the data.
 
     Args:
-        folder: the place that the recipe will have.
         data: the place of the data. None for data that come later.
         declared: what options say of the columns.
         words: the command, up to its argument with the place of the data.
@@ -211,7 +209,11 @@ def draft_recipe(
         except UndeclaredError as question:
             _print_question(question, [*words, str(data)], declared)
             raise
-    files = recipe_files(folder, named, draft.root or data, draft) | {"label.yaml": label}
+    others = ["teachers.yaml", "label.yaml", "student.yaml", *_KINDS[named].files]
+    if draft.settings.get("features") == _OF_PICTURES:
+        others.append(_NETWORK)
+    files = {"data.yaml": _data_file(named, draft.root or data, draft)}
+    files |= {name: _template(name) for name in others} | {"label.yaml": label}
     if grouped:
         files["teachers.yaml"] = files["teachers.yaml"].replace("unit: record", "unit: group")
     return files, draft.remarks
@@ -347,26 +349,6 @@ def _promise(num_private: int, label: Json, unit: str) -> list[str]:
         f" {most} of the time at most whether any one {unit} is there (a coin: 50%).",
         f"PRIVATE: delta {delta:g} {advice}.",
     ]
-
-
-def recipe_files(
-    folder: Path, kind: str, data: Path | None = None, draft: Draft | None = None
-) -> dict[str, str]:
-    """Return the texts of a recipe's files by name.
-
-    Args:
-        folder: the folder of the recipe.
-        kind: the kind of data, one of the choices of ``--kind``.
-        data: the place of the data. None for a place to be filled in.
-        draft: settings of the source. None for the template's.
-    """
-    draft, further = draft or Draft(), _KINDS[kind].files
-    if draft.settings.get("features") == _OF_PICTURES:
-        further = (*further, _NETWORK)
-    written = ("teachers.yaml", "label.yaml", "student.yaml", *further)
-    return {"data.yaml": _data_file(kind, data, draft)} | {
-        name: _template(name) for name in written
-    }
 
 
 def _template(name: str) -> str:

@@ -127,7 +127,7 @@ def fit(
     recipe, words = root / "recipe", ["fit", "--epsilon", f"{epsilon:g}", "--delta", f"{delta:g}"]
     words += ["--run", str(run)] if run is not None else []
     promise = {"target_epsilon": epsilon, "delta": delta}
-    files, remarks = draft_recipe(recipe, data, declared, words, promise)
+    files, remarks = draft_recipe(data, declared, words, promise)
     code = [name for name in files if name.endswith(".py")]
     require(
         not code, f"data without code of yours, which `pate init` begins, in {data}", files=code

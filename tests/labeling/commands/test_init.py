@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from pate import cli
-from pate._labeling.commands.recipes import _KINDS, recipe_files
+from pate._labeling.commands.recipes import _KINDS, Declared, draft_recipe
 from pate._labeling.runs.run import read_data
 from pate.data import DataSource, Role
 from scripts.faces.drawing import write_celeba_folder
@@ -118,7 +118,7 @@ def test_labels_are_coded_as_public_records_have_them(
 def test_every_kind_describes_a_source_and_explains_every_setting(
     kind: str, tmp_path: Path
 ) -> None:
-    files = recipe_files(tmp_path / "recipe", kind)
+    files, _ = draft_recipe(None, Declared(kind=kind), ["init"])
     for name, text in files.items():
         if name.endswith(".yaml"):
             (tmp_path / name).write_text(text)
