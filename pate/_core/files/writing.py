@@ -386,20 +386,12 @@ _LEAST = 22  # columns for names, however many figures there are
 def text_table(rows: Sequence[Sequence[str]]) -> list[str]:
     """Return the lines of a table: each row is a name, wrapped if it is long, and figures.
 
-    The first row is the head, whose words are below each other in a table that would be too wide.
+    The first row is the head.
 
     >>> text_table([("aggregator", "epsilon"), ("NoisyVotes", "2.0")])
     ['aggregator  epsilon', 'NoisyVotes      2.0']
     """
-    widths = _widths(rows)
-    if _LEAST + sum(widths) > _WIDTH:
-        (title, *heads), *body = rows
-        words = [re.findall("[^_]+_?", head) for head in heads]
-        height = max(map(len, words))
-        stacked = zip(*([""] * (height - len(each)) + each for each in words), strict=True)
-        above = [("", *line) for line in stacked]
-        rows = [*above[:-1], (title, *above[-1][1:]), *body]
-        widths = _widths(rows)
+    widths = [max(map(len, column)) + 2 for column in list(zip(*rows, strict=True))[1:]]
     names = [
         wrap(name, max(_LEAST, _WIDTH - sum(widths)), subsequent_indent="    ") or [""]
         for name, *_ in rows
@@ -410,10 +402,6 @@ def text_table(rows: Sequence[Sequence[str]]) -> list[str]:
         cells = (f"{figure:>{space}}" for figure, space in zip(figures, widths, strict=True))
         lines += [f"{name:<{width}}{''.join(cells)}".rstrip(), *more]
     return lines
-
-
-def _widths(rows: Sequence[Sequence[str]]) -> list[int]:
-    return [max(map(len, column)) + 2 for column in list(zip(*rows, strict=True))[1:]]
 
 
 def write_csv(path: Path, notice: str, rows: Iterable[Mapping[str, Any]]) -> None:
