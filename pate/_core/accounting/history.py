@@ -177,10 +177,6 @@ class PrivacyUnit:
         other_groups = ", by other groups" * (self.unit == other.unit)
         return f"priced for {self.describe(relation)}{other_groups}"
 
-    def covers(self, other: PrivacyUnit, relation: NeighboringRelation) -> bool:
-        """Return whether a guarantee for this unit is one for ``other``."""
-        return self.held_by(other, relation) == 1
-
 
 @lru_cache(maxsize=4096)  # few are distinct in a ledger
 def _made(*parts: tuple[str, Any]) -> PrivacyUnit:

@@ -492,7 +492,7 @@ def _guarantee(
         and bounds is not None
         and budget.neighboring_relation is relation
         and book.budget_unit is not None
-        and (len(book.entries) == 1 or book.budget_unit.covers(unit, relation))
+        and (len(book.entries) == 1 or book.budget_unit.held_by(unit, relation) == 1)
     ):
         later = f" declared after release {book.declared_after}" if book.declared_after else ""
         return {

@@ -237,20 +237,15 @@ def gigabytes(size: int) -> str:
     return f"{size / 1e9:.3g}"
 
 
-def require_disk(needed: int, folder: Path, what: str, *, files: int = 0) -> None:
+def require_disk(needed: int, folder: Path, what: str) -> None:
     """Raise ``ValueError`` if the disk of a folder has less free space than ``needed`` bytes.
 
     Args:
         needed: the number of bytes.
         folder: the folder, which need not exist yet.
         what: a plural noun for the content, for errors.
-        files: the number of files of equal size that share the bytes; 0 for few.
     """
-    place = _nearest(folder)
-    if files:
-        block = os.statvfs(place).f_frsize  # a file takes whole blocks
-        needed = files * block * -(-needed // (files * block))
-    free = shutil.disk_usage(place).free
+    free = shutil.disk_usage(_nearest(folder)).free
     require(
         needed <= free,
         f"{gigabytes(needed)} GB of free disk for the {what} in {folder}",
