@@ -82,25 +82,20 @@ class Composed(NamedTuple):
     """Events under one relation, composed in order.
 
     Attributes:
-        batches: events, each with its count.
+        events: events with their counts, above 0.
         cost: their sum on ``orders``.
         orders: Renyi orders, ``[K]``.
         in_order: whether the events were fixed beforehand and happen in this order.
     """
 
-    batches: Sequence[tuple[Sequence[Event], IntArray]]
+    events: Sequence[tuple[Event, int]]
     cost: Cost
     orders: FloatArray
     in_order: bool = False
 
-    def parts(self) -> Iterator[tuple[Event, int]]:
-        """Yield the events as (event, count), in order."""
-        for events, counts in self.batches:
-            yield from zip(events, map(int, counts), strict=True)
-
     def leaves(self) -> Iterator[tuple[Event, int]]:
         """Yield the basic events as (event, count), in order."""
-        for event, count in self.parts():
+        for event, count in self.events:
             yield from leaves(event, count)
 
     def left(self, delta: float) -> float:
@@ -247,10 +242,10 @@ class EqualRoundsAccountant(_Optimum):
         return isinstance(event, BoundedRangeEvent | PureDPEvent | FailureEvent)
 
     def _profile(self, composed: Composed, below: float) -> tuple[int, Profile] | None:
-        return equal_rounds(composed.parts())
+        return equal_rounds(composed.events)
 
     def get_delta(self, composed: Composed, epsilon: float) -> float:
-        found = equal_rounds(composed.parts())
+        found = equal_rounds(composed.events)
         return 1.0 if found is None else composed.with_failures(found[1].delta_at(epsilon))
 
 
@@ -266,10 +261,10 @@ class OrderedAccountant(_Optimum):
         return is_known(event)
 
     def _profile(self, composed: Composed, below: float) -> tuple[int, Profile] | None:
-        if not composed.in_order or equal_rounds(composed.parts()) is not None:
+        if not composed.in_order or equal_rounds(composed.events) is not None:
             return None
         spread = math.sqrt(2 * float(composed.cost.rdp[0]) / float(composed.orders[0]))
-        return ordered_profile(list(composed.parts()), epsilon=below, spread=spread)
+        return ordered_profile(composed.events, epsilon=below, spread=spread)
 
 
 TIGHTEST: tuple[Accountant, ...] = (
@@ -319,12 +314,12 @@ class RDPAccountant:
         )
         self.orders = orders
         self._cost = Cost.nothing(orders)
-        self._batches: list[tuple[tuple[Event, ...], IntArray]] = []
+        self._events: list[tuple[Event, int]] = []
 
     @property
     def events(self) -> tuple[tuple[Event, int], ...]:
         """The events composed so far, as (event, count) pairs in order."""
-        return tuple(self._composed().parts())
+        return tuple(self._events)
 
     @property
     def delta0(self) -> float:
@@ -360,9 +355,8 @@ class RDPAccountant:
         other = next((each.value for each in relations if each is not self.relation), None)
         require(other is None, f"an event under {self.relation.value}", neighboring_relation=other)
         added = total_cost(members, times, self.orders)
-        if times.any():
-            self._cost = self._cost + added
-            self._batches.append((members, times))
+        self._cost = self._cost + added
+        self._events += [(each, n) for each, n in zip(members, times.tolist(), strict=True) if n]
         return self
 
     def guarantee(self, *, delta: float, by: Sequence[Accountant] | None = None) -> Guarantee:
@@ -381,7 +375,7 @@ class RDPAccountant:
         """
         require_in_open_unit_interval(delta=delta)
         composed = self._composed()
-        if by is not None and not self._batches:
+        if by is not None and not self._events:
             return composed.proven(0.0, delta)
         tightest = composed.proven(math.inf, delta)
         for accountant in TIGHTEST if by is None else by:
@@ -404,12 +398,12 @@ class RDPAccountant:
         '9.4e-06'
         """
         require(not math.isnan(epsilon) and epsilon >= 0, "epsilon >= 0", epsilon=epsilon)
-        if not self._batches:
+        if not self._events:
             return 0.0
         return min(1.0, *(each.get_delta(self._composed(), epsilon) for each in TIGHTEST))
 
     def _composed(self) -> Composed:
-        return Composed(self._batches, self._cost, self.orders, self.in_order)
+        return Composed(self._events, self._cost, self.orders, self.in_order)
 
 
 def _as_counts(counts: int | ArrayLike, size: int) -> IntArray:
