@@ -296,7 +296,8 @@ class AutoFeatures(FeatureMap):
         self.num_features = num_features
         self.seed = seed
         self._scaling = PublicScaling()
-        self._frequencies = self._straight = np.empty(0, dtype=np.float32)
+        self._frequencies: Float32Array = np.empty(0, dtype=np.float32)
+        self._straight: Float32Array = np.empty(0, dtype=np.float32)
         self._phases: FloatArray = np.empty(0)
 
     def fit(self, public: Features) -> AutoFeatures:

@@ -11,7 +11,8 @@ import pytest
 import yaml
 
 from pate import cli
-from pate._labeling.commands.recipes import _KINDS, Declared, draft_recipe
+from pate._labeling.commands.evidence import Declared
+from pate._labeling.commands.recipes import _KINDS, draft_recipe
 from pate._labeling.runs.run import read_data
 from pate.data import DataSource, Role
 from scripts.faces.drawing import write_celeba_folder

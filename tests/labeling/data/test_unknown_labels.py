@@ -12,6 +12,7 @@ from pate import cli
 from pate._core.validation import require_label_names
 from pate.data import (
     UNKNOWN,
+    ArrayFeatures,
     Arrays,
     DataSource,
     NumberTable,
@@ -110,7 +111,7 @@ class Mine(DataSource):
     def load(self, role: Role) -> Records:
         ids = np.array([f"{role.value} {i}" for i in range(2)])
         labels = np.array([[1], [UNKNOWN]], dtype=np.uint8)
-        return Records(features=np.ones((2, 3)), labels=labels, ids=ids)
+        return Records(features=ArrayFeatures(np.ones((2, 3))), labels=labels, ids=ids)
 
 
 def test_a_source_of_ones_own_declares_them() -> None:
