@@ -443,7 +443,6 @@ _BEGUN = "faces.json.begun"
 # Faces that one call draws; more than a few such calls are worth processes of their own.
 _SHARE = 1000
 _FEW = 5
-_BLOCK = 4096  # a file takes whole blocks
 _HEAD, _DEPTH = 800, 1  # bytes of a picture with its row in the table, and more for each pixel
 
 
@@ -493,7 +492,8 @@ def write_celeba_folder(
         # Left where the last run was killed at its very end.
         (output / _BEGUN).unlink(missing_ok=True)
         return
-    require_disk(num * (_BLOCK + _HEAD + _DEPTH * size**2), output, "faces")
+    # a file takes whole blocks
+    require_disk(num * (4096 + _HEAD + _DEPTH * size**2), output, "faces")
     folder = output / _IMAGES
     output.mkdir(parents=True, exist_ok=True)
     write_json(output / _BEGUN, wanted)
