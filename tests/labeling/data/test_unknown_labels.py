@@ -111,7 +111,7 @@ class Mine(DataSource):
     def load(self, role: Role) -> Records:
         ids = np.array([f"{role.value} {i}" for i in range(2)])
         labels = np.array([[1], [UNKNOWN]], dtype=np.uint8)
-        return Records(features=ArrayFeatures(np.ones((2, 3))), labels=labels, ids=ids)
+        return Records(features=ArrayFeatures(np.ones((2, 3), np.float32)), labels=labels, ids=ids)
 
 
 def test_a_source_of_ones_own_declares_them() -> None:
