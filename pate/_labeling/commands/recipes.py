@@ -131,12 +131,13 @@ def init(folder: Path, declared: Declared, *, data: Path | None = None) -> None:
         files |= {f"{_STABLE}/{name}": text for name, text in _stable_topk(files, data).items()}
         listed.append(f"{_STABLE}/")
     remove_drafts(folder.glob(".*"), files)  # that a killed command left
-    held = {str(path.relative_to(folder)): path for path in folder.rglob("*") if path.is_file()}
-    others = [
+    held = (*folder.glob("*"), *(folder / _STABLE).glob("*"))
+    others = sorted(
         name
-        for name, path in sorted(held.items())
-        if name not in files or read_bytes(path) != files[name].encode()
-    ]
+        for path in held
+        if (name := str(path.relative_to(folder))) != _STABLE
+        and (name not in files or read_bytes(path) != files[name].encode())
+    )
     require(not others and not folder.is_file(), f"a new or empty folder {folder}", files=others)
     for name, text in files.items():
         write_text(folder / name, text)

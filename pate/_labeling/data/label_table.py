@@ -147,12 +147,12 @@ class Columns:
             hint: the end of the error.
         """
         wrong = [place for place, fit in enumerate(fits) if not fit]
-        for first in wrong[:1]:
+        if wrong:
             require(
                 False,
                 f"{what} in column `{name}` of {self.path}{hint}",
-                line=self.lines[first],
-                value=self.values[name][first],
+                line=self.lines[wrong[0]],
+                value=self.values[name][wrong[0]],
                 **given(further_lines=len(wrong) - 1 or None),
             )
 

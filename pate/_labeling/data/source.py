@@ -216,7 +216,6 @@ class DataSource(RecordsInitArgs, ABC):
         """Return the source of the same records with raw features, which has read none."""
         other = copy(self)
         vars(other).update(feature_map=None, _records={})
-        vars(other).pop("input_shape", None)
         return other
 
     def _raw(self, role: Role) -> Records:
@@ -233,7 +232,7 @@ class DataSource(RecordsInitArgs, ABC):
         """The number of labels."""
         return len(self.label_names)
 
-    @cached_property
+    @property
     def input_shape(self) -> tuple[int, ...]:
         """Shape of one record's features, as networks see them."""
         return tuple(self.records(Role.PUBLIC).features.shape[1:])
