@@ -99,7 +99,7 @@ def test_one_sentence_bounds_guesses(of_votes: Path) -> None:
 def test_the_table_of_labels_is_that_of_scikit_learn(copied: Path) -> None:
     folder, source = copied / "public" / "student", load_data(Run(copied))
     test, student = source.records(Role.TEST), Solved.read(folder / WEIGHTS, "accuracy")
-    scores, given = student.answers(test.features)
+    scores, given = student.predictor.decided(test.features[[*range(len(test))]])
     rows = label_table(json.loads((folder / "metrics.json").read_text())).rows
     for row, name, score, answer, truth in zip(
         rows, source.label_names, scores.T, given.T, test.labels.T, strict=True
