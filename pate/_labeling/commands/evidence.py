@@ -429,16 +429,15 @@ def describe(name: str, values: Sequence[str]) -> str:
         said.append(", ".join(f"{value!r} {times}" for value, times in sorted(counts.items())))
     elif max(counts.values()) > 1:
         said.append(f"each up to {max(counts.values())} times, such as {min(counts)!r}")
-    if lost := num - counts.total():
-        said.append(f"{lost} empty")
-    said += ["counts the rows"] if counts_rows(values) else []
-    said += ["lists"] if _lists(values) else []
-    said += (
-        [f"likely signs of a missing value: {', '.join(signs)}"]
-        if (signs := sentinels(values))
-        else []
-    )
-    said += ["days or months first"] if _ambiguous(values) else []
+    lost, signs = num - counts.total(), ", ".join(sentinels(values))
+    others = {
+        f"{lost} empty": lost,
+        "counts the rows": counts_rows(values),
+        "lists": _lists(values),
+        f"likely signs of a missing value: {signs}": signs,
+        "days or months first": _ambiguous(values),
+    }
+    said += [fact for fact, holds in others.items() if holds]
     return f"column `{name}`: {'; '.join(said)}"
 
 

@@ -70,8 +70,8 @@ from pate._labeling.votes.kinds import (
 )
 
 _KINDS = [kind for kind in Votes.kinds.values() if issubclass(kind, Filed)]
-_BY_TEACHER = ", ".join(kind.content for kind in _KINDS if kind is not Counts)
-_CHOICE = f"{_BY_TEACHER}, or {Counts.content}"
+_BY_TEACHER = ", ".join(f"{kind.array} [N, T, C]" for kind in _KINDS if kind is not Counts)
+_CHOICE = f"{_BY_TEACHER}, or counts [N, C] with num_teachers"
 _FILE = "an .npz file of votes without pickled objects"
 _NAMES = ("ids", "label_names", *(kind.array for kind in _KINDS), "num_teachers", "features")
 

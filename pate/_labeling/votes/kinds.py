@@ -217,8 +217,6 @@ class Filed(Votes):
 
     array: ClassVar[str]
     """The name of the array in files of votes."""
-    content: ClassVar[str]
-    """The array in words."""
 
     @classmethod
     @abstractmethod
@@ -264,7 +262,6 @@ class Counts(Filed):
 
     form: ClassVar[str] = "bits"
     array: ClassVar[str] = "counts"
-    content: ClassVar[str] = "counts [N, C] with num_teachers"
     arrays: ClassVar[tuple[str, ...]] = (*Votes.arrays, "counts")
 
     counts: CountArray
@@ -319,7 +316,6 @@ class Ballots(Counts):
     """
 
     array: ClassVar[str] = "ballots"
-    content: ClassVar[str] = "ballots [N, T, C]"
     arrays: ClassVar[tuple[str, ...]] = (*Counts.arrays, "ballots")
 
     ballots: UInt8Array
@@ -391,7 +387,6 @@ class Scores(_OfVoters, Filed):
 
     form: ClassVar[str] = "scores"
     array: ClassVar[str] = "scores"
-    content: ClassVar[str] = "scores [N, T, C]"
 
     voters: ScoreVoters
 
