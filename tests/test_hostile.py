@@ -225,7 +225,14 @@ def exchange(place: Path) -> list[str]:
     os.mkfifo(place / "exchange" / "invitation.json")
     np.savez(place / "v.npz", ids=["a"])
     words = [f"--votes={place}/v.npz", f"--state={place}/state", f"--signing_key={place}/key"]
-    return ["silo", f"{place}/exchange", "--name=north", "--wait=1", "--confirm=1", *words]
+    return [
+        "silo",
+        f"{place}/exchange",
+        "--name=north",
+        "--wait=1",
+        f"--public_keys={place}",
+        *words,
+    ]
 
 
 def journal(place: Path) -> list[str]:

@@ -55,7 +55,7 @@ def importable(folders: Sequence[Path]) -> Iterator[None]:
 
 
 _OPTIONS = re.compile(
-    r"`((?:aggregators?|data)(?:\.\w+)+|aggregator|chunk_size|code|confirm|counts|data|delta|items|ledger"
+    r"`((?:aggregators?|data)(?:\.\w+)+|aggregator|chunk_size|code|counts|data|delta|items|ledger"
     r"|max_each|max_epsilon|max_items|mechanism|noise_seed|num_teachers|overwrite|pairs|predictions"
     r"|public_keys|run|silos|target_epsilon|teachers|trust|unit|unreadable|votes|without|workers)"
     r"(=\w+)?`"

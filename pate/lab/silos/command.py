@@ -24,10 +24,8 @@ class Agreement:
     """What a silo takes part in, and at what cost at most.
 
     Args:
-        confirm: the digest of the invitation, as the people of all other silos read it out. Without
-            it, --public_keys.
-        public_keys: in place of --confirm, a folder with NAME.pub, the public key of each silo, and
-            server.pub, obtained from their people, never from the exchange.
+        public_keys: a folder with NAME.pub, the public key of each silo, and server.pub, obtained
+            from their people, never from the exchange.
         ledger: ledger of the silo's private data, which counts each sum with its masked votes; by
             default one next to the votes.
         max_epsilon: the budget of that ledger at --delta. Nothing is sent to a sum that would take
@@ -35,8 +33,7 @@ class Agreement:
         delta: the delta of --max_epsilon.
     """
 
-    confirm: str | None = None
-    public_keys: Path | None = None
+    public_keys: Path
     ledger: Path | None = None
     max_epsilon: float | None = None
     delta: float | None = None
@@ -66,8 +63,8 @@ def take_part(
 
     Send keys, shares, the masked counts with a share of the noise, and the shares that unmask the
     sum of all, each as soon as the others have sent their part. Nothing is sent unless the
-    invitation is confirmed and its cost, printed first, is accepted. After a kill, run the command
-    again: it continues, and sends the same.
+    invitation has the keys of all silos, and its cost, printed first, is accepted. After a kill,
+    run the command again: it continues, and sends the same.
 
     Args:
         exchange: folder that all silos and the server read and write.
@@ -109,14 +106,10 @@ def take_part(
     def invited() -> Member:
         names = shared.invitation.teachers
         require_promise(shared.invitation.delta, num_units=sum(names.values()))
-        known = None
-        if public_keys is not None:
-            require_private(exchange, public_keys=public_keys)
-            (server,) = read_public_keys(public_keys, ["server"]).values()
-            known = read_public_keys(public_keys, names) | {SERVER: server}
-        consent = Consent(
-            digest=agreement.confirm, public_keys=known, budget=budget, accepts=accepts
-        )
+        require_private(exchange, public_keys=public_keys)
+        (server,) = read_public_keys(public_keys, ["server"]).values()
+        known = read_public_keys(public_keys, names) | {SERVER: server}
+        consent = Consent(public_keys=known, budget=budget, accepts=accepts)
         return Member(shared, name, votes, state, signing_key, consent, agreement.ledger)
 
     try:

@@ -134,7 +134,7 @@ class Invitation:
 
     @cached_property
     def digest(self) -> str:
-        """The digest (SHA-256) that people confirm. Every file of the exchange names it."""
+        """Its digest (SHA-256). Every file of the exchange names it."""
         return sha256(self.content)
 
     def __str__(self) -> str:
@@ -210,7 +210,7 @@ class Exchange:
 
     @cached_property
     def invitation(self) -> Invitation:
-        """The terms, without signature: people confirm their digest, or know the keys in them."""
+        """The terms, without signature: people know the keys in them."""
         return Invitation.of(self._bytes(self.folder / INVITATION, "the invitation", _MOST_BYTES))
 
     @cached_property

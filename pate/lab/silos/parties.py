@@ -70,7 +70,6 @@ class Consent:
     """The consent of the people of a silo. Without it the silo sends nothing.
 
     Attributes:
-        digest: the digest of the invitation, if the people of all other silos read out the same; or
         public_keys: the keys of all silos and of the server, in hexadecimal, that people gave each
             other before.
         budget: the limit on the total cost of all sums in the silo's ledger. None for the budget
@@ -78,8 +77,7 @@ class Consent:
         accepts: asks a person to accept the cost that it is given, where there is no budget.
     """
 
-    digest: str | None = None
-    public_keys: Mapping[str, str] | None = None
+    public_keys: Mapping[str, str]
     budget: Budget | None = None
     accepts: Callable[[str], bool] = lambda _: False
 
@@ -227,22 +225,9 @@ class Member:
             self._key.public == terms.keys[name],
             f"the key of {name} in the invitation",
         )
-        require(
-            consent.digest is not None or consent.public_keys is not None,
-            "`confirm` with the digest of the invitation, once all others read out the same, or"
-            " `public_keys`",
-        )
-        require(
-            consent.digest in (None, terms.digest),
-            f"the invitation that was confirmed, of digest {consent.digest}",
-            digest=terms.digest,
-        )
-        if consent.public_keys is not None:
-            invited = {**terms.keys, SERVER: terms.server_key}
-            others = [each for each, key in consent.public_keys.items() if invited.get(each) != key]
-            require(not others, f"an invitation with the keys that {name} knows", others=others)
-            unknown = [each for each in invited if each not in consent.public_keys]
-            require(not unknown, f"keys that {name} knows of all silos", unknown=unknown)
+        invited = {**terms.keys, SERVER: terms.server_key}
+        others = [each for each, key in invited.items() if consent.public_keys.get(each) != key]
+        require(not others, f"an invitation with the keys that {name} knows", others=others)
         self._require_accepted()
         return terms
 

@@ -12,7 +12,7 @@ import numpy as np
 import pate
 from pate._core.mechanisms.noise import summand
 from pate._core.validation import IntArray
-from pate.lab.silos.exchange import INVITATION, AwaitedError, Exchange, Invitation
+from pate.lab.silos.exchange import INVITATION, SERVER, AwaitedError, Exchange, Invitation
 from pate.lab.silos.parties import Consent, Member, Server
 from pate.lab.silos.secrets import SigningKey, WordArray, make_key, read_public_keys
 from pate.mechanisms import private_generator
@@ -91,10 +91,9 @@ class Hospitals:
         return self.folder / name / "silo.pem"
 
     def consent(self, **changes: Any) -> Consent:
-        """Return what people agree to who heard the digest of the invitation from all others."""
-        return Consent(
-            **{"digest": self.exchange.invitation.digest, "accepts": lambda _: True, **changes}
-        )
+        """Return what people agree to who know the keys of all others."""
+        keys = {**self.terms.keys, SERVER: self.terms.server_key}
+        return Consent(**{"public_keys": keys, "accepts": lambda _: True, **changes})
 
     def member(self, name: str, **changes: Any) -> Member:
         state, consent = self.folder / name / "private", self.consent(**changes)

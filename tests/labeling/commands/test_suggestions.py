@@ -118,7 +118,7 @@ READS = {
     "verify": "",
     "audit": "",
     "report": "",
-    "silo": "--name a --votes v.npz --state s --signing_key k --wait 0",
+    "silo": "--name a --votes v.npz --state s --signing_key k --public_keys p --wait 0",
     "study": "",
 }
 """What commands need beside the file or folder that they read."""
