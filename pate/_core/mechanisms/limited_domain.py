@@ -196,6 +196,10 @@ class LimitedDomain(DomainMechanism):
     before. Under the other relation, with a window wider by v (of either sign), the threshold is
     set for ``delta exp(v / scale)``.
 
+    The items that exist need not be public: a call on their positive counts, with ``kbar + 1``
+    zeros behind them that are left out of the list, is one on all items that there could be
+    (docs/appendix/proofs.md, "Items that are not public").
+
     >>> mechanism = LimitedDomain(
     ...     k=2, kbar=3, delta=1e-6, relation=NeighboringRelation.REPLACE_RECORD, scale=1.0
     ... )
@@ -213,42 +217,6 @@ class LimitedDomain(DomainMechanism):
     noise_parameters: ClassVar[tuple[str, ...]] = ("scale",)
 
     scale: float
-
-    def choose_unknown(self, counts: ArrayLike, *, generator: np.random.Generator) -> IntArray:
-        """Choose among items without a public list: only items with a positive count exist.
-
-        Privacy: as for a call. Think of all items that there could be, of count 0 without
-        counts for them, and of ``kbar + 1`` blanks more, of count 0 whatever the data: their counts
-        are at most a sensitivity away from those of a neighbor, too. Where items of count 0 come
-        after the blanks, none of them is ever among the ``kbar + 1`` largest, so that a call on the
-        items that exist and the blanks is a call on all. Blanks are left out of the list that it
-        returns, which is a function of that list. The length of the list is therefore paid for, and
-        however few items exist, one that a neighbor could not name is named with probability
-        `failure` at most.
-
-        Args:
-            counts: ``[n]`` of the items that exist, n >= 0; items of count 0 are never chosen.
-            generator: noise.
-
-        Returns:
-            Indices ``[m]``, m <= k, of the items in the order of choice.
-
-        Raises:
-            ValueError: on counts below 0, or that are not finite numbers ``[n]``.
-        """
-        scores = np.asarray(counts)
-        # their contents are PRIVATE, and no message repeats them
-        valid = (
-            scores.ndim == 1
-            and scores.dtype.kind in "iuf"
-            and np.isfinite(scores).all()
-            and (scores >= 0).all()
-        )
-        require(valid, "finite counts >= 0 of shape [n]")
-        existing = np.flatnonzero(scores)
-        blanks = np.zeros(self.kbar + 1, dtype=scores.dtype)
-        items = self(np.concatenate((scores[existing], blanks)), generator=generator).items
-        return existing[items[(items >= 0) & (items < existing.size)]]
 
     def _items(self, ranked: Ranked, generator: np.random.Generator) -> IntArray:
         order, scores = ranked

@@ -71,8 +71,6 @@ CALLED: list[tuple[Any, Any, str]] = [
     (GAPS, [0.0, np.nan, 1.0, 2.0], "finite scores"),
     (GAPS, [1, 2, 3], "4 gaps"),
     (m.StabilityTest(num_teachers=9, sigma=1.0, **TESTED), [1.0, np.inf], "finite gaps"),
-    (m.LimitedDomain(**LIMITED).choose_unknown, [-1, 7], "finite counts >= 0"),
-    (m.LimitedDomain(**LIMITED).choose_unknown, [[1, 2]], "finite counts >= 0"),
     (m.CanonicalMechanism(k=4, scale=1.0), [1, 2, 3, 4], "k <= 3 for 4 items"),
     (lambda rows, generator: as_batch(rows), [[1.0, np.inf]], "finite scores"),
     (lambda rows, generator: as_batch(rows), [True, False], "integer or float scores"),

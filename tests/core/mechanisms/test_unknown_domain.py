@@ -227,8 +227,9 @@ def test_lists_follow_the_law(words: tuple[str, ...], bounds: dict[str, int]) ->
         kept = [list(world.contributed(user)) for user in data]  # as likely as each other
         counts = np.sum([moves[generator.integers(len(moves))] for moves in kept], axis=0)
         named = np.flatnonzero(counts)
-        chosen = mechanism.choose_unknown(counts[named], generator=generator)
-        drawn.append(tuple(named[chosen].tolist()))
+        blanks = np.zeros(mechanism.kbar + 1, dtype=np.int64)
+        items = mechanism(np.concatenate([counts[named], blanks]), generator=generator).items
+        drawn.append(tuple(named[items[(items >= 0) & (items < named.size)]].tolist()))
     lists = list(law)
     observed = np.bincount([lists.index(listed) for listed in drawn], minlength=len(lists))
     assert chi_square_p_value(observed, 400 * np.array(list(law.values()))) > 1e-4
