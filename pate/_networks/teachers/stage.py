@@ -26,7 +26,6 @@ from pate._core.files.writing import (
     gigabytes,
     make_once,
     require_disk,
-    write_text,
 )
 from pate._core.validation import Float32Array, FloatArray, require, stage_bar
 from pate._labeling.data.records import Role
@@ -49,7 +48,6 @@ from pate._networks.settings import require_logits, require_pictures
 from pate._networks.teachers.executors import available_bytes, root_device, run_jobs
 from pate._networks.teachers.plan import PartitionedRecords, TeacherPlan, draw_batches
 from pate._networks.teachers.training import (
-    SavedChunk,
     TeacherChunk,
     TrainJob,
     VoteJob,
@@ -175,7 +173,6 @@ def fit_teachers(run: Run, data: DataSource, plan: TeacherPlan, execution: Execu
         with stage_bar(len(chunks) * plan.num_steps, "teachers", unit="step") as bar:
             run_jobs(job, chunks, execution, bar.update)
         files = [folder / CHUNK_SIZE, *(chunk_file(folder, teachers) for teachers in chunks)]
-        write_text(folder / "PRIVATE_losses.csv", _loss_table(sized_plan, folder))
         return {file: digest(file) for file in files}
 
     return Teaching(describe, train, foreign_files)
@@ -232,21 +229,6 @@ def vote_teachers(
     teachers = digest(*(chunk_file(folder, teachers) for teachers in chunks))
     settings = {"votes": form, "absent": away}
     return Poll(kind_cast(form), plan.num_teachers, settings, teachers, cast)
-
-
-_SPREAD = {"min": 0.0, "q10": 0.1, "median": 0.5, "q90": 0.9, "max": 1.0}
-
-
-def _loss_table(plan: TeacherPlan, folder: Path) -> str:
-    """Return the spread over teachers of their losses, span by span, as CSV. PRIVATE."""
-    files = (chunk_file(folder, teachers) for teachers in plan.chunks())
-    losses = np.concatenate([SavedChunk.read(file).losses.numpy() for file in files], axis=1)
-    lines = [",".join(("step", *_SPREAD))]
-    for point, row in enumerate(losses, 1):
-        if (finite := row[np.isfinite(row)]).size:
-            spread = np.quantile(finite, [*_SPREAD.values()]).tolist()
-            lines.append(",".join(map(str, (-(-point * plan.num_steps // len(losses)), *spread))))
-    return "\n".join(lines) + "\n"
 
 
 def fitting_size(

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 import numpy as np
 import pytorch_lightning as pl
@@ -53,9 +53,6 @@ from pate._networks.teachers.plan import (
     draw_batches,
 )
 
-# rows of the curves of losses that are kept
-_POINTS = 100
-
 
 def make_networks(
     plan: TeacherPlan, shape: tuple[int, ...], num_labels: int, *, teachers: range
@@ -86,13 +83,8 @@ class TeacherChunk(pl.LightningModule):
         label_shares: ``[chunk, C]`` float32, among each teacher's own records that know the label;
             NaN if none does. A teacher that knows no label is not trained.
         seed: seed of random layers, such as dropout.
-
-    Attributes:
-        losses: ``[points, chunk]`` mean losses on the last batch of each of up to 100 equal spans
-            of steps. PRIVATE.
     """
 
-    losses: Tensor
     positive_weights: Tensor
     has_records: Tensor
     label_shares: Tensor
@@ -111,11 +103,6 @@ class TeacherChunk(pl.LightningModule):
         self._loss = plan.loss or BinaryCrossEntropy()
         self._seed = seed
         self.chunk = len(networks)
-        self.register_buffer(
-            "losses",
-            torch.full((min(plan.num_steps, _POINTS), self.chunk), torch.nan),
-            persistent=False,
-        )
         self.register_buffer(
             "positive_weights", torch.from_numpy(positive_weights)[:, None], persistent=False
         )
@@ -189,9 +176,7 @@ class TeacherChunk(pl.LightningModule):
 
     def training_step(self, batch: tuple[Tensor, Tensor], batch_idx: int) -> Tensor:
         """Return the sum over teachers of their mean losses."""
-        losses = self.teacher_losses(*batch)
-        self.losses[self.global_step * len(self.losses) // self._plan.num_steps] = losses.detach()
-        return (losses * self.has_records).sum()
+        return (self.teacher_losses(*batch) * self.has_records).sum()
 
     def on_train_batch_start(self, batch: tuple[Tensor, Tensor], batch_idx: int) -> None:
         """Seed the networks by the step, so that a resumed chunk continues as if uninterrupted."""
@@ -217,14 +202,6 @@ class TeacherChunk(pl.LightningModule):
             "optimizer": optimizer,
             "lr_scheduler": {"scheduler": scheduler, "interval": "step"},
         }
-
-    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Store the loss curves in the checkpoint."""
-        checkpoint |= {"losses": self.losses}
-
-    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Restore the loss curves from the checkpoint."""
-        self.losses.copy_(checkpoint["losses"])
 
 
 @torch.no_grad()
@@ -382,7 +359,6 @@ class TrainJob(ChunkJob):
             made_from=self.made_from,
             state={name: value.cpu() for name, value in module.state_dict().items()},
             label_shares=module.label_shares.cpu(),
-            losses=module.losses.cpu(),
         ).write(target)
         # the trainer is part of cycles, and would keep all this with the next chunk
         module.to("meta")
@@ -518,13 +494,11 @@ class SavedChunk:
         made_from: digest of the key, the plan and the data.
         state: weights and buffers of the teachers, by name.
         label_shares: ``[chunk, C]``, of each teacher's own records; NaN without records.
-        losses: ``[points, chunk]`` float32, the loss curves.
     """
 
     made_from: str
     state: dict[str, Tensor]
     label_shares: Tensor
-    losses: Tensor
 
     def write(self, path: Path) -> None:
         """Write the file, whole or not at all."""
@@ -534,7 +508,6 @@ class SavedChunk:
                     ORIGIN: self.made_from,
                     "state": self.state,
                     "label_shares": self.label_shares,
-                    "losses": self.losses,
                 },
                 file,
             )
@@ -546,7 +519,7 @@ class SavedChunk:
         Raises ``ValueError`` if it cannot be read.
         """
         content = load_tensors(path, _CHUNK)
-        kinds = {"state": dict, "label_shares": Tensor, "losses": Tensor}
+        kinds = {"state": dict, "label_shares": Tensor}
         require(
             all(isinstance(content.get(name), kind) for name, kind in kinds.items()),
             f"the weights of a chunk of teachers in {path}",

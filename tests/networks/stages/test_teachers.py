@@ -10,9 +10,6 @@ import numpy as np
 import pytest
 
 from pate import cli
-from pate._labeling.runs.run import Run
-from pate._labeling.stages.teachers import load_plan
-from pate._networks.teachers.training import SavedChunk
 from tests.conftest import make_arrays
 from tests.networks.conftest import recipe
 
@@ -101,14 +98,3 @@ def test_teachers_vote_as_they_were_trained(finished: Path, tmp_path: Path) -> N
         else:
             saved.write_text(text)
         assert cli.main(["teachers", "vote", "--run", str(root)]) == 0
-
-
-def test_the_owner_has_the_spread_of_the_losses_of_all_teachers(finished: Path) -> None:
-    folder = finished / "private" / "teachers"
-    chunks = [SavedChunk.read(path).losses for path in sorted(folder.glob("teachers_*.pt"))]
-    losses = np.concatenate([np.asarray(chunk) for chunk in chunks], axis=1)
-    head, *rows = (folder / "PRIVATE_losses.csv").read_text().splitlines()
-    assert head == "step,min,q10,median,q90,max" and len(rows) == len(losses)
-    table = np.array([row.split(",") for row in rows], dtype=float)
-    assert table[-1, 0] == load_plan(Run(finished)).num_steps
-    np.testing.assert_allclose(table[:, [1, 5]], np.column_stack((losses.min(1), losses.max(1))))
