@@ -32,7 +32,6 @@ from pate._core.validation import (
     StrArray,
     UInt8Array,
     as_float32,
-    expecting,
     given,
     require,
     require_count,
@@ -81,10 +80,6 @@ except ImportError:
 
 _TRIED, _PARTS = 100, 3  # public samples, and parts of them, that a classifier is tried on
 _LEAST_PART = 10  # samples, which suffice for most classifiers
-_TABLE = (
-    "Y of shape [N] or [N, C] (of lists of labels sklearn.preprocessing.MultiLabelBinarizer makes a"
-    " table)"
-)
 # how scikit-learn reads samples; `_bounded` refuses what is not finite, in one line
 _READ: Any = {"accept_sparse": "csr", "dtype": np.float64, "ensure_all_finite": False}
 _UNSCALED = "A step of a pipeline transforms X, and X_public only if transform_input names it."
@@ -242,9 +237,6 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unus
         groups: ArrayLike | None,
     ) -> Content:
         """Return the checked arguments of a fit."""
-        if isinstance(Y, list | tuple):
-            with expecting(_TABLE, ValueError, got="rows of different lengths"):
-                np.shape(Y)
         known: BoolArray | bool = True
         answers = Y
         if self.unknown_labels is not None:
