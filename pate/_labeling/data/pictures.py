@@ -215,10 +215,6 @@ class ImageFiles(Pictures):
         ]
         return repr((_READING, files))
 
-    def unopened(self) -> list[Path]:
-        """Return the files that are missing, or whose head is none of a picture."""
-        return [Path(path) for path in self.paths if not _opens(path)]
-
 
 def contents_of(features: Features) -> list[str | Stream]:
     """Return the parts that name kept features: their shape, and their identity or their values.
@@ -252,16 +248,6 @@ def _stat_of(path: str) -> os.stat_result | None:
 
 def _regular(path: str) -> os.stat_result | None:
     return stat if (stat := _stat_of(path)) is not None and S_ISREG(stat.st_mode) else None
-
-
-def _opens(path: str) -> bool:
-    if _regular(path) is None:
-        return False
-    try:
-        with warnings.catch_warnings(), opened_picture(path, FORMATS):
-            return True
-    except Exception:  # of classes that depend on the format
-        return False
 
 
 def read_image(path: Path | str, size: int) -> UInt8Array:

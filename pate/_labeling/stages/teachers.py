@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from os.path import isfile
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -133,10 +134,10 @@ def fit(
     else:
         _teach(run, data, plan, teaching)
     pictures = data.load(Role.PRIVATE).features if dry_run else None
-    if isinstance(pictures, ImageFiles) and (lost := pictures.unopened()):
+    paths = pictures.paths if isinstance(pictures, ImageFiles) else ()
+    if lost := [path for path in paths if not isfile(path)]:
         run.tell_owner(
-            f"{len(lost)} pictures are missing or no pictures, and count as black ones,"
-            f" such as {lost[0].name}.",
+            f"{len(lost)} pictures are missing, and count as black ones, such as {lost[0]}.",
             keep=False,
         )
 
