@@ -44,21 +44,19 @@ class Learning:
         constant: the least and the largest entry of a ballot that is the same for all samples. With
             1, levels would have half of a ballot's squared norm, and a seventeenth is enough.
         penalty: the variance, in mean variances, from which on a direction is asked with half of
-            its share in the first round. Less would ask all directions alike, where noise leaves a
-            few of the widest ones.
-        ratio_deviation: the prior deviation of a ratio of variances around 1. Rounds diverge from a
-            ratio of 2 on.
+            its share in the first round. Less would ask narrow directions that noise hides.
+        ratio_deviation: the prior deviation of a ratio of variances around 1; rounds diverge at 2.
         open_levels: a level within so many deviations of one half is asked again.
         common_level: the mean level from which on ballots are shorter if they begin at one half.
             Then they have one norm, no clip is sought, and the number of voters barely matters.
-        significant: deviations until a model is rarely worse than a constant, over many labels and
-            releases.
+        significant: deviations until a model is rarely worse than a constant.
         needed: deviations until labels seem to need parts after the first.
+        thin: public samples that have a label, or lack it, below which the variance of a student's
+            answers, over the number of samples, counts as noise `untold` times.
         least_penalty: of the student's slopes, in units of the curvature of its loss.
         linear: by which the share of errors in linear answers ties the student to them.
         steps: of descent at most, by which the student of a round is found.
-        least_step: the largest change of a logit, for each deviation along a direction, at which
-            descent ends before that.
+        least_step: the change of a logit, for a deviation along a direction, at which it ends.
     """
 
     prior_logits: tuple[float, ...] = (0.0, *np.geomspace(0.1, 1e6, 29).tolist())
@@ -69,6 +67,8 @@ class Learning:
     common_level: float = 0.25
     significant: float = 3.0
     needed: float = 2.0
+    thin: float = 30.0
+    untold: float = 3.0
     least_penalty: float = 1e-3
     linear: float = 100.0
     steps: int = 50
@@ -245,13 +245,18 @@ class Learner:
         if moved.any():
             self.variance_ratio = float(moved @ self._ratios[:, 0] / moved.sum())
         self._slopes, self._errors, shrinkage = posterior()
-        # what the student of the first part leaves to be explained by others
+        # what the student of the first part leaves to be explained by others; it has the moments of
+        # the labels on public samples, and others on records, which looks like bends where few of
+        # these samples have a label
         answered = [i for i, each in enumerate(self._asked) if each.slopes.any()]
         if answered and not self._needed:
-            left = released[answered].sum(axis=0)
-            rest = (released[answered] * residuals[answered]).sum(axis=0) / left, 1 / left + drawn
+            left, samples = released[answered].sum(axis=0), self._geometry.samples
+            own = LEARNING.untold * self.question().predictions(samples).var(axis=0) / len(samples)
+            own *= len(samples) * np.minimum(self._levels, 1 - self._levels) < LEARNING.thin
+            errors = 1 / left + drawn + own / variances
+            rest = (released[answered] * residuals[answered]).sum(axis=0) / left
             later = (
-                _shrinkage(rest[0][part], rest[1][part], self._prior(part))[2]
+                _shrinkage(rest[part], errors[part], self._prior(part))[2]
                 for part in self._parts[1:]
             )
             self._needed = max(later, default=0.0) >= LEARNING.needed**2
@@ -287,8 +292,8 @@ class Learner:
         samples, unit = self._geometry.samples, np.sqrt(self._geometry.variances)[:, None]
         rows = (samples * (self._geometry.unit / unit.T)).astype(np.float32)
         linear = self._slopes * unit
-        fitted = rows @ linear.astype(np.float32)
-        _, steepness = match_logistic_moments(self._levels, fitted.astype(np.float64))
+        fitted = (rows @ linear.astype(np.float32)).astype(np.float64)
+        _, steepness = match_logistic_moments(self._levels, fitted)
         toward = steepness * linear
         tiny = 1e-20
         squares = np.maximum((toward**2).sum(axis=0), tiny)
@@ -296,8 +301,7 @@ class Learner:
         unsure = (self._errors * unit**2).sum(axis=0) / np.maximum((linear**2).sum(axis=0), tiny)
         anchor *= 1 + LEARNING.linear * unsure
         shrunk = self._levels * (1 - self._levels) * (self._less + LEARNING.least_penalty)
-        slopes, center, momentum = toward, self._center, 1.0
-        before = slopes
+        before, slopes, center, momentum = toward, toward, self._center, 1.0
         for _ in range(LEARNING.steps):
             after = (1 + math.sqrt(1 + 4 * momentum**2)) / 2
             look = slopes + (momentum - 1) / after * (slopes - before)
@@ -349,9 +353,8 @@ class Learner:
             return above, differ.any(axis=0)
         gains = (np.abs(2 * expit(logits) - 1) * differ).sum(axis=0)
         along = samples.T @ differ
-        slopes = (along**2 * self._errors).sum(axis=0)
-        level = differ.sum(axis=0) ** 2 * level_error
-        squares = 4 * (slopes + level)
+        of_slopes = (along**2 * self._errors).sum(axis=0)
+        squares = 4 * (of_slopes + differ.sum(axis=0) ** 2 * level_error)
         enough = gains >= LEARNING.significant * np.sqrt(squares)
         # a prior that is found by noise is sure of itself: the label's own evidence says more
         evident = self._evidence >= LEARNING.significant**2 + 2 * math.log(len(gains))
@@ -404,26 +407,21 @@ class Spending:
         median: of the comparisons for a clip, where so little is enough.
         level_rounds: rounds about levels of labels alone, which few records pay for first. After
             the first, only levels near one half are asked.
-        level_error: the error of levels that their share pays for. More precise ones change no
-            more labels.
-        many_labels: the number of labels from which on their share grows no more.
-        least_levels: the share of the budget below which levels need no rounds of their own: the
-            others tell them.
-        cheap_levels: the share below which one round of their own comes first: ballots that are
-            differences from levels are shorter.
+        level_error: the error of levels that their share pays for.
+        many_labels: the number of labels from which on this share grows no more.
+        least_levels: the share below which levels need a single round of their own, which makes
+            later ballots shorter: others tell them, too.
         least_share: the least share of such a round.
         most_levels: the largest share of the budget for levels, so that slopes are learned, too.
         ranking_levels: the same where rankings count, which need no levels.
-        enough_voters: voters for each direction of the first part of the features, and unit of
-            noise, below which no other part is asked: noise would hide it.
+        enough_voters: voters for each direction of the first part, and unit of noise, below which
+            no other part is asked.
         plenty_voters: the number from which on other parts have all of their share.
-        later_share: the share of a ballot's squared norm that other parts have before labels seem
-            to need them.
-        clip_plenty: voters for each unit of a round's noise between which the clip grows from
-            `Voters.spare` medians to 1.2.
+        later_share: of a ballot's squared norm, for other parts before labels seem to need them.
+        clip_plenty: voters by a round's noise between which a clip grows from `Voters.spare`
+            medians to 1.2.
         clip_candidates: norms among which the median is sought.
-        clip_doublings: candidates for each factor of 2. With 4 a clip is 9% off at most, and 48
-            reach down to the 3400th part of the largest norm.
+        clip_doublings: candidates for each factor of 2: a clip is 9% off at most.
     """
 
     count: float = 0.02
@@ -435,7 +433,6 @@ class Spending:
     level_error: float = 0.05
     many_labels: int = 16
     least_levels: float = 0.1
-    cheap_levels: float = 0.03
     least_share: float = 0.01
     most_levels: float = 0.3
     ranking_levels: float = 0.15
@@ -482,25 +479,25 @@ class ScoreVotes(Aggregator):
     times the mean variance along directions, weighted by these variances. Directions of little
     variance change nothing. The next rounds give it the share by which the posterior is not shrunk
     there, and another that is proportional to the square of the first. Levels of labels have a
-    seventeenth of the squared norm at most. Where a round about levels of labels alone takes less
-    than 0.03 of the budget, it comes before all others.
+    seventeenth of the squared norm at most. A round about levels of labels alone comes before all
+    others: for 0.01 of the budget, or up to 0.034 if an error of 0.05 takes as much.
 
     Few records tell little more than the labels that most of them have. They spend up to three
     tenths of the budget on levels first, in three rounds: as much as an error of 0.05 takes, by the
-    noisy number of voters and that of labels (16 at most), and nothing below a tenth. A
-    ballot then holds a voter's labels, or their differences from one half where these are shorter.
-    The second and third of these rounds ask only for labels whose level is within one and a half
-    deviations of one half, and take a share for so many. Without any they are left out. The rest
-    of the budget is for the rounds that follow.
+    noisy number of voters and that of labels (16 at most), if that is more than a tenth. A ballot
+    then holds a voter's labels, or their differences from one half where these are shorter. The
+    second and third of these rounds ask only for labels whose level is within one and a half
+    deviations of one half, and take a share for so many. Without any they are left out.
 
     Where the features have parts, such as columns and how they bend (`pate.data.AutoFeatures`), a
     ballot is about all of them at once. Slopes have a prior for each part. Parts after the first
     have half a ballot's squared norm at most, and slopes of 0, until released sums show that labels
     depend on them: by two standard deviations of what a logistic student of the first part leaves,
-    with one prior variance for all labels. Then the posterior says how much each direction needs.
-    The half is proportionally less with fewer than 160 voters for each direction of the first part
-    and unit of the noise multiplier. With fewer than 20, no other part is asked, nor where levels
-    come first. The release names the columns that are asked.
+    with one prior variance for all labels. Of a label that fewer than 30 public samples have, what
+    these samples mistake in that student counts as noise. The half is proportionally less with
+    fewer than 160 voters for each direction of the first part and unit of the noise multiplier.
+    With fewer than 20, no other part is asked, nor where three rounds are about levels. The release
+    names the columns that are asked.
 
     The release holds answers ``noisy_counts / num_teachers`` that are a linear function of the
     features (it is ``linear``), so that a linear student of them is that function itself, and
@@ -582,15 +579,14 @@ class ScoreVotes(Aggregator):
             return Release(
                 np.zeros(shape, dtype=np.uint8), mask, noisy_counts=np.zeros(shape), linear=True
             )
-        voters = votes.voters
-        *_, last = released(self, voters, len(mask), generator)
+        *_, last = released(self, votes.voters, len(mask), generator)
         answers, labels = last.learner.answers(features_of(votes))
         return Release(
             labels.astype(np.uint8),
             mask,
             noisy_counts=votes.num_teachers * answers,
             linear=True,
-            columns=last.learner.columns if voters.geometry.parts.any() else None,
+            columns=last.learner.columns if votes.voters.geometry.parts.any() else None,
             variance_ratio=last.learner.variance_ratio,
         )
 
@@ -614,7 +610,8 @@ def released(
         left -= SPENDING.known
     most = SPENDING.ranking_levels if aggregator.purpose == "ranking" else SPENDING.most_levels
     of_levels = share_of_levels(voters.num_labels, count, noise_multiplier, most)
-    few = private is not None and SPENDING.level_rounds * of_levels > SPENDING.least_levels
+    cheap = SPENDING.level_rounds * of_levels <= SPENDING.least_levels
+    few = private is not None and not cheap
     first_part = voters.geometry.first_part
     plenty = count / (noise_multiplier * first_part.num_directions)
     if few or plenty < SPENDING.enough_voters:
@@ -640,7 +637,7 @@ def released(
         learner.learn(question, moments.total / divisor, moments.sigma / divisor)
         return Round(learner, question, count, known_share, moments)
 
-    rest, cheap = 1.0, SPENDING.level_rounds * of_levels <= SPENDING.cheap_levels
+    rest = 1.0
     for _ in range(SPENDING.level_rounds if few else int(cheap)):
         question = learner.question_of_levels()
         if question is None:
@@ -663,8 +660,7 @@ def shifted_geometry(
     as slopes are, and are 0 if noise may be all there is.
     """
     geometry = voters.geometry
-    first = Learner(geometry, 1, math.inf, SPENDING.later_share).question()
-    question = ShapeQuery(**vars(first))
+    question = ShapeQuery(**vars(Learner(geometry, 1, math.inf, SPENDING.later_share).question()))
     sums = noisy_sum(voters, question, count, noise_multiplier, generator)
     noisy = question.moments(sums.total / count)
     errors = question.moments(np.full(question.ballot_shape, sums.sigma / count))
@@ -691,12 +687,10 @@ def share_of_levels(
 ) -> float:
     """Return the share of the budget for a round about the levels of ``num_labels`` labels.
 
-    It follows from the noisy number of voters: few tell little more than the labels that most of
-    them have. The nominal number says nothing, since it is the largest one for records.
+    It follows from the noisy number of voters: the nominal one of records is the largest there is.
     """
-    labels = min(num_labels, SPENDING.many_labels)
-    all_rounds = min(labels * (noise_multiplier / count / SPENDING.level_error) ** 2, most)
-    return all_rounds / SPENDING.level_rounds
+    needed = (noise_multiplier / count / SPENDING.level_error) ** 2
+    return min(min(num_labels, SPENDING.many_labels) * needed, most) / SPENDING.level_rounds
 
 
 class Round(NamedTuple):
@@ -728,8 +722,7 @@ def noisy_count(number: float, noise_multiplier: float, generator: np.random.Gen
 
     One voter moves it by 1.
 
-    Sums are divided by it: where noise may be all that was counted, a smaller number would magnify
-    noise.
+    Sums are divided by it, and a smaller number would magnify noise.
     """
     noisy = add_gaussian(np.array([float(number)]), sigma=noise_multiplier, generator=generator)
     return max(float(noisy[0]), 2 * noise_multiplier)
@@ -761,7 +754,7 @@ def noisy_sum(
     """Return a noisy sum of clipped ballots: a Gaussian mechanism of ``noise_multiplier`` in all.
 
     The search for the clip is included. It starts at the least norm that is worth it, for voters
-    that know a ``known_share`` of their labels, and expects about ``count`` voters. Comparisons
+    that know a ``known_share`` of labels, and expects about ``count`` voters. Comparisons
     take a twentieth of the budget. Where their noise would be more than a sixth of the voters, the
     norm that the public student expects is the median. Without one, comparisons take up to a
     quarter of the budget, and nothing is clipped if noise is then more than a third of the voters.

@@ -133,7 +133,7 @@ def test_a_median_and_its_sum_cost_their_multiplier(
 
 
 @pytest.mark.parametrize("fact", ["", "unknown_labels", "shifted"])
-@pytest.mark.parametrize("queries", [1, 300])
+@pytest.mark.parametrize("queries", [1, 5, 300])
 @pytest.mark.parametrize("rounds", [(1.0,), (0.1, 0.15, 0.25, 0.5)])
 def test_rounds_cost_what_their_queries_cost(
     queries: int, rounds: tuple[float, ...], fact: str, monkeypatch: pytest.MonkeyPatch
@@ -176,7 +176,7 @@ def test_rounds_cost_what_their_queries_cost(
     # the first for the numbers of voters, and of those that know each label, or for the shape of
     # records; then levels, four and
     # fewer that are open, with an error of 0.05 where the noise is 3 of the noisy number; shares
-    # below 3/100 pay for one round, of 1/100 at least
+    # below a tenth pay for one round, of 1/100 at least
     counted = [0.02, *{"": [], "unknown_labels": [0.02], "shifted": [0.03, 0.06]}[fact]]
     assert open_labels[:1] == [4] and (queries == 1 or len(open_labels) == 1)
     noise = 3 / math.sqrt(queries)
@@ -406,13 +406,18 @@ def signs(num: int, generator: np.random.Generator) -> tuple[FloatArray, UInt8Ar
     return np.hstack((columns, products)), labels
 
 
-def in_parts(num: int, widths: tuple[int, ...], *, straight: bool = False) -> Moments:
+def in_parts(
+    num: int, widths: tuple[int, ...], *, straight: bool = False, rare: bool = False
+) -> Moments:
     """Return votes of records on 300 samples, about products of columns or columns themselves."""
     generator = np.random.default_rng(5)
     public, _ = signs(300, generator)
     features, labels = signs(num, generator)
     if straight:
         labels = (features[:, :3] > 0.2).astype(np.uint8)
+    if rare:
+        logits = features[:, :3] + features[:, 3:6] / 2 if straight else features[:, 6:]
+        labels = (logits > np.quantile(logits, 0.98)).astype(np.uint8)
     geometry = Geometry.of(public, widths)
     voters = RecordVoters(
         geometry=geometry,
@@ -434,3 +439,12 @@ def test_parts_are_asked_together_and_the_student_reads_both(straight: bool) -> 
     truth = (elsewhere[:, :3] > 0.2).astype(np.uint8) if straight else truth
     assert student.departs.all()
     assert ((student.predict(elsewhere) > 0.5) == truth).mean() > 0.75
+
+
+@pytest.mark.parametrize("bent", [False, True])
+def test_what_few_public_samples_mistake_is_no_bend(bent: bool) -> None:
+    votes = in_parts(8000, (6, 3), straight=not bent, rare=True)
+    release = make(0.1 * math.sqrt(300)).aggregate(votes, generator=np.random.default_rng(0))
+    student = student_of(release, votes.features, votes.num_teachers)
+    assert np.abs(student.weights[:6]).max() > 0.5
+    assert (np.abs(student.weights[6:9]).max() > 1) == bent
