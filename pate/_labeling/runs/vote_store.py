@@ -34,6 +34,7 @@ from pate._core.validation import (
     IntArray,
     StrArray,
     UInt8Array,
+    expecting,
     require,
     require_distinct,
     require_given,
@@ -76,6 +77,7 @@ FORMAT = 1
 """The version of votes on disk, which is raised when they change: another one is refused."""
 _MANIFEST = "manifest.json"
 _COUNTS = "_counts_"
+_LEFT = "what `pate teachers vote` left in {}, and makes again with `overwrite`"
 _KINDS = {kind.form: kind for kind in Votes.kinds.values()}
 
 
@@ -140,7 +142,7 @@ class VoteManifest:
     def read(cls, path: Path) -> VoteManifest:
         """Read a manifest. Raises ``ValueError`` if it is missing or malformed."""
         content = _read(path)
-        try:
+        with expecting(_LEFT.format(path), ValueError, TypeError):
             require(
                 content.get("format") == FORMAT, f"format {FORMAT}", format=content.get("format")
             )
@@ -148,8 +150,6 @@ class VoteManifest:
             require_known("ballots", [manifest.ballots], _KINDS)
             require_distinct("ids", manifest.ids)
             _ = manifest.shape  # raises on other numbers
-        except (ValueError, TypeError) as error:
-            raise _damaged(path, error) from None
         return manifest
 
 
@@ -377,17 +377,10 @@ def _require_teachers(right: bool, shape: VoteShape, found: int) -> None:
 
 
 def _read(path: Path) -> Json:
-    try:
+    with expecting(_LEFT.format(path), OSError, ValueError):
         content: Json = load_json(path, _MOST_LISTED)
         require(isinstance(content, dict), "an object", type=type(content).__name__)
-    except (OSError, ValueError) as error:
-        raise _damaged(path, error) from None
     return content
-
-
-def _damaged(path: Path, error: Exception) -> ValueError:
-    again = "`pate teachers vote --overwrite` makes it again"
-    return ValueError(f"Expected what `pate teachers vote` left in {path}, got {error}: {again}")
 
 
 def _teachers_counted(path: Path) -> int | None:

@@ -150,9 +150,6 @@ class _Samples(Dataset[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]):
             self._features, self._rows[chosen], self._labels[chosen], self._mask[chosen]
         )
 
-    def __getitem__(self, item: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        return self.__getitems__([item])[0]
-
     def __getitems__(
         self, items: list[int]
     ) -> list[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]:
