@@ -23,7 +23,7 @@ import numpy as np
 
 from pate._core.accounting.accountant import RDPAccountant
 from pate._core.accounting.adaptive import MOST_IN_ORDER
-from pate._core.accounting.base import Event, event_from_dict, total_cost
+from pate._core.accounting.base import Event, event_from_dict
 from pate._core.accounting.cost import (
     DEFAULT_ORDERS,
     Cost,
@@ -141,15 +141,6 @@ def merged(charges: Iterable[Charge]) -> list[Charge]:
     for key, events in events_of.items():
         sums[_pair(events)] += counts[key]
     return [(dict(pair), count) for pair, count in sums.items()]
-
-
-def cost_of_charges(
-    charges: Sequence[Charge], relation: NeighboringRelation, orders: FloatArray
-) -> Cost:
-    """Return the total cost of ``charges`` under ``relation`` on ``orders`` ``[K]``."""
-    charges = merged(charges) if len(charges) > MOST_IN_ORDER else charges
-    events, counts = [each[relation] for each, _ in charges], [count for _, count in charges]
-    return on_orders(orders, lambda wide: total_cost(events, counts, wide))
 
 
 def on_orders(orders: FloatArray, cost: Callable[[FloatArray], Cost]) -> Cost:

@@ -32,11 +32,11 @@ from pate._core.accounting.charges import (
     Events,
     PrivacyFilter,
     Totals,
-    cost_of_charges,
     describe_remainder,
     filter_from_dict,
     for_group_size,
     make_filter,
+    merged,
     name_of,
     on_orders,
     parse_events,
@@ -418,13 +418,8 @@ class LedgerSnapshot:
 
     def spent(self, relation: NeighboringRelation, orders: FloatArray = DEFAULT_ORDERS) -> Cost:
         """Return the total cost under ``relation`` on ``orders``, for the units of the budget."""
-        return cost_of_charges(
-            self.for_budget().charges(
-                None if self.budget is None else self.budget.max_teachers_per_unit
-            ),
-            relation,
-            orders,
-        )
+        reach = None if self.budget is None else self.budget.max_teachers_per_unit
+        return summed(merged(self.for_budget().charges(reach)), relation, orders, 1)
 
 
 _Alike = str | tuple[str, str, str]
@@ -646,7 +641,7 @@ class History:
             # reserved, not settled: the final cost of a release depends on its noise
             reserved = priced.reserved(reach)
             require_filter_of_first(bounds, budget, reserved[0][0][relation].cost())
-            before = cost_of_charges(reserved, relation, bounds.orders)
+            before = summed(merged(reserved), relation, bounds.orders, 1)
             if not bounds.admits(before):
                 refuse(budget, bounds, before, when="before this release")
         self.terms, self._totals = terms, Totals(bounds.orders, reach)

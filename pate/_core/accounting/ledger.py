@@ -395,11 +395,6 @@ class Ledger:
                 self._require_no_copy()
                 self._append(connection, {"kind": "home", "path": str(home)})
 
-    @property
-    def head(self) -> LedgerHead:
-        """The number of rows, and the digest of the last one."""
-        return self.snapshot().head
-
     def snapshot(self) -> LedgerSnapshot:
         """Return the content of the ledger."""
         with self._reading() as history:

@@ -77,17 +77,18 @@ def test_a_later_budget_covers_earlier_reservations(path: Path) -> None:
     """Else a screen's refusal, whose exact delta at epsilon 0.3 is 15%, would fit into a budget of
     0.3."""
     ledger = Ledger(path)
+    reserve(ledger, gaussian(60), 1)
     reserve(ledger, gaussian(5), 40)
-    ledger.settle(1, realised=[(gaussian(5), 0)])
+    ledger.settle(2, realised=[(gaussian(5), 0)])
     with pytest.raises(
         ValueError, match=r"^Expected epsilon <= 2 at [^\n]* before this release, got"
     ):
         reserve(ledger, gaussian(60), 1, BUDGET)
     rows = bodies(path)
     other = Ledger(path.with_name("other"))
-    reserve(other, gaussian(5), 1, BUDGET)
+    reserve(other, gaussian(60), 1, BUDGET)
     declared, first = bodies(other.path)
-    with pytest.raises(ValueError, match=r"got row 3: Expected epsilon <= 2"):
+    with pytest.raises(ValueError, match=r"got row 4: Expected epsilon <= 2"):
         verify_ledger(forge(path.with_name("forged"), [*rows, declared, first]))
 
 

@@ -76,7 +76,7 @@ class LedgerMachine(RuleBasedStateMachine):
         self.handles = [Ledger(self.path), Ledger(self.path)]
         self.releases: list[Release] = []
         self.budget: Budget | None = None
-        self.heads = [self.handles[0].head]
+        self.heads = [self.handles[0].snapshot().head]
 
     def teardown(self) -> None:
         book = verify_ledger(self.path)
@@ -134,7 +134,7 @@ class LedgerMachine(RuleBasedStateMachine):
         assert self.reserve(which, noise, count, budget) == len(self.releases) + 1
         self.releases.append(Release((noise, count)))
         self.budget = self.budget or budget
-        self.heads.append(self.handles[which].head)
+        self.heads.append(self.handles[which].snapshot().head)
         charges = self.handles[which].snapshot().charges()
         for relation, share in ((REPLACE, 1.0), (TEACHER, 0.25)):
             far = DEFAULT_ORDERS - 1
@@ -174,7 +174,7 @@ class LedgerMachine(RuleBasedStateMachine):
         else:
             self.handles[which].settle(number, realised=charges)
             release.settled, release.realised = True, paid
-            self.heads.append(self.handles[which].head)
+            self.heads.append(self.handles[which].snapshot().head)
 
     @rule(which=st.integers(0, 1))
     def reopen(self, which: int) -> None:
@@ -243,7 +243,7 @@ class LedgerMachine(RuleBasedStateMachine):
             return
         self.releases.append(Release((noise, 1)))
         self.reserve(which, noise, 1, None)
-        self.heads.append(self.handles[which].head)
+        self.heads.append(self.handles[which].snapshot().head)
         copy_files(self.path, newer)
         shutil.copyfile(older, self.path)
         for use in (self.handles[which].entries, lambda: self.handles[which].settle(1)):
