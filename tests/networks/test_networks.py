@@ -83,7 +83,7 @@ def test_facts_are_given_by_name_where_a_signature_has_them() -> None:
     ("path", "settings", "channels"),
     [
         ("torchvision.models.resnet18", {"zero_init_residual": True}, 3),
-        ("timm.models.resnet.resnet18", {"in_chans": 1}, 1),
+        pytest.param("timm.models.resnet.resnet18", {"in_chans": 1}, 1, marks=pytest.mark.slow),
         ("timm.create_model", {"model_name": "resnet10t", "in_chans": 1}, 1),
     ],
 )

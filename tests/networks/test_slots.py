@@ -1,6 +1,7 @@
 """No setting that takes a class calls what is not its class: every slot, with functions that act."""
 
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,7 @@ def descend(parameters: Any, lr: float = 0.5) -> torch.optim.Optimizer:
     return torch.optim.SGD(parameters, lr=lr)
 
 
+@cache
 def parser_of(kind: Any) -> Any:
     parser = SettingsParser(exit_on_error=False)
     if kind is DataSource:

@@ -71,8 +71,10 @@ BROKEN: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize(
     ("settings", "learns"),
-    [*((each, True) for each in HONEST.values()), *((each, False) for each in BROKEN.values())],
-    ids=[*HONEST, *BROKEN],
+    [
+        pytest.param(each, name in HONEST, id=name, marks=[pytest.mark.slow] if number % 2 else [])
+        for number, (name, each) in enumerate((HONEST | BROKEN).items())
+    ],
 )
 def test_networks_that_learn_nothing_are_refused_before_anything_is_paid(
     settings: dict[str, Any], learns: bool, tmp_path: Path
