@@ -113,8 +113,10 @@ test-all: setup-all
 fast: $(FAST)
 
 fast-labeling: FOLDERS := tests/labeling
-fast-networks: FOLDERS := tests/networks tests/pages
-fast-rest: FOLDERS := tests/core tests/lab $(wildcard tests/test_*.py)
+# what reads a run of networks is where PyTorch is imported and this run is made
+NETWORKED := $(addprefix tests/test_,faults.py json.py own_code.py)
+fast-networks: FOLDERS := tests/networks tests/pages tests/lab/report $(NETWORKED)
+fast-rest: FOLDERS := tests/core tests/lab --ignore=tests/lab/report $(filter-out $(NETWORKED),$(wildcard tests/test_*.py))
 all-pages: FOLDERS := tests/pages
 $(FAST): SELECTED := -m 'not slow'
 $(FAST) all-pages: setup

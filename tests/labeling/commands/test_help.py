@@ -47,7 +47,15 @@ def test_required_options_come_first_and_general_ones_last(
     assert names[-3:] == ["--help", "--config", "--print_config"]
 
 
-@pytest.mark.parametrize("name", [name for name in OTHERS if name != "init"])
+@pytest.mark.parametrize(
+    "name",
+    # the example of a student is a network's, whose packages take seconds to import
+    [
+        pytest.param(name, marks=pytest.mark.slow) if name == "student fit" else name
+        for name in OTHERS
+        if name != "init"
+    ],
+)
 def test_examples_are_understood(
     name: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
