@@ -389,14 +389,6 @@ class LedgerSnapshot:
         budgeted = 1 if self.budget is None else self.budget.max_teachers_per_unit
         return max({budgeted, *(entry.max_teachers_per_unit for entry in self.entries)})
 
-    @cached_property
-    def _reserved(self) -> list[Charge]:
-        return [(entry.events, entry.count) for entry in self.entries]
-
-    @cached_property
-    def _charges(self) -> list[Charge]:
-        return [charge for entry in self.entries for charge in entry.charges]
-
     def reserved(self, teachers: int | None = None) -> list[Charge]:
         """Return the reservations of all releases, oldest first: they were fixed before the noise.
 
@@ -405,14 +397,14 @@ class LedgerSnapshot:
                 `max_teachers_per_unit`.
         """
         return for_group_size(
-            self._reserved,
+            [(entry.events, entry.count) for entry in self.entries],
             self.max_teachers_per_unit if teachers is None else teachers,
         )
 
     def charges(self, teachers: int | None = None) -> list[Charge]:
         """Return the final charges of all releases, oldest first, for a unit as in `reserved`."""
         return for_group_size(
-            self._charges,
+            [charge for entry in self.entries for charge in entry.charges],
             self.max_teachers_per_unit if teachers is None else teachers,
         )
 
@@ -700,7 +692,10 @@ class History:
             ((reserved, count),) = self.terms.priced(entry).charges
             paid = [charge for charge in self.terms.priced(settled).charges if charge[1]]
             for relation in NeighboringRelation:
-                most, total = (self._cost(relation, part) for part in ([(reserved, count)], paid))
+                most, total = (
+                    summed(part, relation, self._orders, self._totals.teachers)
+                    for part in ([(reserved, count)], paid)
+                )
                 require(
                     # a sum of many charges is rounded up by more than one of few
                     total.is_within(most * (1 + 2.0**-52 * len(paid))),
@@ -709,9 +704,6 @@ class History:
             self._totals.add((reserved, -count), *paid)
         self.entries[entry.release - 1] = settled
         self._settled_by.setdefault(entry.release, len(self._digests) + 1)
-
-    def _cost(self, relation: NeighboringRelation, charges: Sequence[Charge]) -> Cost:
-        return summed(charges, relation, self._orders, self._totals.teachers)
 
 
 def _describe(budget: Budget | None) -> str:

@@ -301,12 +301,6 @@ def require_writable(path: Path) -> None:
     )
 
 
-def require_intact(connection: sqlite3.Connection, path: Path, check: str = "quick_check") -> None:
-    """Raise ``ValueError`` unless the pages of the file fit together."""
-    (state,) = connection.execute(f"PRAGMA {check}").fetchone()
-    require(state == "ok", "an intact ledger", path=str(path), state=state)
-
-
 def rows_after(
     connection: sqlite3.Connection, head: LedgerHead, path: Path
 ) -> Iterator[list[tuple[str, str]]]:
@@ -652,7 +646,9 @@ def _read_history(path: Path, *, rows: int | None = None, final: bool = False) -
         if gc.isenabled():  # it would walk over all rows again and again
             gc.disable()
             after.callback(gc.enable)
-        require_intact(connection, path, "integrity_check" if final else "quick_check")
+        check = "integrity_check" if final else "quick_check"
+        (state,) = connection.execute(f"PRAGMA {check}").fetchone()
+        require(state == "ok", "an intact ledger", path=str(path), state=state)
         for block in rows_after(connection, history.head, path):
             history.fold_rows(block if rows is None else block[: rows - history.head.rows], path)
             if history.head.rows == rows:

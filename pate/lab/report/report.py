@@ -19,7 +19,6 @@ from html import escape
 from io import BytesIO
 from itertools import islice
 from pathlib import Path
-from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -430,7 +429,7 @@ def words_of(findings: Findings, num_samples: int) -> dict[str, Any]:
         "label_table": label_table,
         "released_table": released_table,
         "quality_charts": quality_charts,
-        "verdict": verdict,
+        "describe_verdict": describe_verdict,
     }
 
 
@@ -465,15 +464,6 @@ def ledger_table(released: Released) -> Table:
     return Table(
         head, rows, wordy=(1, 2, 4, 5), strong=listed.index(entries[released.labels.release - 1])
     )
-
-
-def wrapped(text: str) -> str:
-    """Return a text with its lines of more than 100 columns continued below, indented."""
-    lines: list[str] = []
-    for line in text.splitlines():
-        indent = " " * (len(line) - len(line.lstrip()) + 4)
-        lines += wrap(line, 100, subsequent_indent=indent, break_on_hyphens=False) or [""]
-    return "\n".join(lines)
 
 
 def tier_table(labels: ReleasedLabels) -> Table | None:
@@ -511,13 +501,6 @@ def summaries(metrics: Json, titles: Mapping[str, str]) -> Iterator[tuple[str, T
         if purpose != chosen:
             at_cut = {title: values["at_cut"][purpose] for title, values in figures_of.items()}
             yield f"By cuts that serve {SUMMARY[purpose]}:", table(at_cut, purposes)
-
-
-def verdict(learned: Learned | None) -> str | None:
-    """Return a line on the student beside the best constant answer. None without test figures."""
-    if learned is None or not learned.metrics:
-        return None
-    return describe_verdict(learned.metrics["optimize"], learned.metrics)
 
 
 def released_table(labels: ReleasedLabels) -> Table:
@@ -655,7 +638,7 @@ def make_page(root: Path, *, num_samples: int = 20) -> str:
         keep_trailing_newline=True,
         autoescape=True,
     )
-    environment.filters |= {"epsilon": format_epsilon, "exact": format_exact, "wrapped": wrapped}
+    environment.filters |= {"epsilon": format_epsilon, "exact": format_exact}
     environment.tests["bar"] = lambda cell: isinstance(cell, Bar)
     words = words_of(findings, num_samples)
     macros: Any = environment.get_template("sections.html").make_module(words)

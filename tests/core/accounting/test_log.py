@@ -192,3 +192,13 @@ def test_a_ledger_of_another_format_is_refused(path: Path, version: int) -> None
     require_stop(path)
     with pytest.raises(ValueError, match=rf"^Expected format 4 in [^\n]*, got format={version}$"):
         read_ledger(path)
+
+
+def test_a_file_whose_pages_do_not_fit_together_is_refused(path: Path) -> None:
+    """Its rows are as they were: only the number of free pages is another."""
+    reserve(Ledger(path), gaussian(60), 1)
+    content = bytearray(path.read_bytes())
+    content[39] = 5
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match=r"^Expected an intact ledger, got [^\n]*state="):
+        read_ledger(path)
