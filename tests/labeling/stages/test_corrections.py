@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import yaml
 
-from pate import ReleasedLabels, cli
+from pate import ReleasedLabels, cli, load_student
 from pate._core.accounting.charges import account
 from pate._core.accounting.ledger import Ledger
 from pate._labeling.data.records import assign_teachers
@@ -171,6 +171,22 @@ def test_no_digit_of_a_vote_depends_on_the_corrections_of_others(others: float) 
         digit = np.nextafter(product.astype(np.float32), np.float32(np.inf if voted else -np.inf))
         (turned,) = ballots_of(samples, edge - digit.astype(np.float64), corrections)
         assert (turned[4] != voted).all()
+
+
+def test_public_samples_are_answered_as_the_student_answers_them(tmp_path: Path) -> None:
+    """It has the map of the data, which mapped them already."""
+    np.savez(tmp_path / "data.npz", **(arrays := make_arrays()))  # type: ignore[arg-type]
+    folder = recipe(tmp_path / "recipe", tmp_path / "data.npz")
+    with (folder / "data.yaml").open("a") as file:
+        file.write("    features: PublicScaling\n")
+    first, run = tmp_path / "first", tmp_path / "run"
+    assert cli.main(["run", str(folder), f"--run={first}"]) == 0
+    words = [f"--config={folder / 'data.yaml'}", f"--run={run}", "--fit=closed_form"]
+    words += [f"--start_from={first}", "--num_teachers=8"]
+    assert cli.main(["teachers", "fit", *words]) == 0
+    student = load_student(first / "public" / "student" / "model")
+    answers = np.load(run / "private" / "teachers" / "start.npy")
+    np.testing.assert_allclose(answers, student.predict_proba(arrays["X"][arrays["split"] == 1]))
 
 
 def test_a_student_of_other_records_is_refused(
