@@ -32,8 +32,6 @@ from pate._labeling.linear import LEAST, SHARPNESS
 from pate._labeling.runs.carried import ExportedStudent, ExportFormat
 from pate._networks.settings import restored_network
 
-_WHITE = 255
-
 
 def gate(logits: Tensor, departs: Tensor, constants: Tensor) -> Tensor:
     """Return logits ``[B, C]``, bent to the constant answer's side for labels that do not depart.
@@ -80,7 +78,7 @@ class Predictor(nn.Module):
             samples: float32 ``[B, ...]``, or pictures in uint8, with 255 as 1.
         """
         if samples.dtype == torch.uint8:
-            samples = samples.float() / _WHITE
+            samples = samples.float() / 255
         logits = gate(self.network(self.features(samples)), self.departs, self.constant_logits)
         probabilities = logits.sigmoid()
         return probabilities, probabilities > self.cuts

@@ -185,8 +185,6 @@ def sha256(content: bytes) -> str:
 
 
 INVITATION = "invitation.json"
-KINDS = ("keys", "shares", "masked", "unmasking")
-"""The kinds of files of each silo, in the order of sending."""
 SERVER = "the server"
 _POLL = 0.2  # seconds between two looks at the folder
 _MOST_BYTES = 2**26  # of an invitation, from which the bound on other files follows

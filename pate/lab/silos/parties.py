@@ -399,10 +399,6 @@ class Member:
         return np.asarray(ballots[rows].sum(axis=1, dtype=np.int64))
 
 
-Revealed = Mapping[str, Mapping[str, bytes]]
-"""The shares that silos revealed, by their holder and their dealer."""
-
-
 @dataclass(frozen=True)
 class Server:
     """The server of an exchange, and the sum that it invites silos to.
@@ -528,7 +524,9 @@ class Server:
             return False
         return True
 
-    def _require_enough(self, revealed: Revealed, silent: int, refusals: Sequence[str]) -> None:
+    def _require_enough(
+        self, revealed: Collection[str], silent: int, refusals: Sequence[str]
+    ) -> None:
         """Raise `AwaitedError`, or ``ValueError`` if no more can come, unless shares suffice."""
         exchange, threshold = self.exchange, self.exchange.invitation.threshold
         if len(revealed) >= threshold:
