@@ -7,11 +7,7 @@ from pate._core.validation import FloatArray
 from tests.labeling.aggregators.made_tasks import TASKS, learned, rivals
 
 EPSILONS = (0.25, 0.5, 2.0, 8.0, 64.0)
-# what three seeds may differ by
-LESS = {
-    # bends, which are learned once noise no longer hides them, on ten positive public samples
-    "rare": 0.03,
-}
+LESS = 0.005  # what three seeds may differ by
 
 
 def mean_learned(name: str, epsilons: tuple[float, ...]) -> FloatArray:
@@ -32,7 +28,7 @@ def mean_learned(name: str, epsilons: tuple[float, ...]) -> FloatArray:
 def test_more_epsilon_is_not_worse(name: str) -> None:
     figures = mean_learned(name, EPSILONS)
     falls = np.maximum.accumulate(figures, axis=0) - figures
-    assert falls.max() <= LESS.get(name, 0.005), figures.round(3)
+    assert falls.max() <= LESS, figures.round(3)
     assert figures[-1, 1] > figures[0, 1], "there is something to learn"
 
 
@@ -40,13 +36,11 @@ def test_more_epsilon_is_not_worse(name: str) -> None:
 BEHIND = {
     # levels are learned, and are one half, as least squares presume: if taken as that, .612 of .620
     "few": (0.06, 0.01),
-    # at 0.5, where levels take three tenths of the budget; with .03 of it .790/.829
-    "few_public": (0.025, 0.025),
     # at 0.5, cause not known
     "clusters": (0.015, 0.01),
-    "wide": (0.015, 0.025),
-    # the same bends: of columns alone mAP is .732 at 4, and .760 with 4,000 public samples
-    "rare": (0.01, 0.17),
+    "wide": (0.01, 0.015),
+    # at 4: half of the questions are about bends, which nothing depends on
+    "rare": (0.01, 0.045),
 }
 
 
