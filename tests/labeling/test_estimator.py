@@ -40,7 +40,8 @@ class WithSamples(PateClassifier):
     """A classifier that scikit-learn's checks can fit, who know no public samples."""
 
     def fit(self, X: Any, Y: Any) -> "WithSamples":  # type: ignore[override]
-        columns = np.shape(X)[1] if np.ndim(X) == 2 else 1
+        shape = (X if hasattr(X, "shape") else np.asarray(X)).shape
+        columns = shape[1] if len(shape) == 2 else 1
         samples: Any = np.random.default_rng(0).uniform(-10, 10, (2000, columns))
         if hasattr(X, "columns"):
             samples = type(X)(samples, columns=X.columns)
