@@ -2,7 +2,7 @@
 
     python -m scripts.mutants reach REACH [--fast]
     python -m scripts.mutants try REACH --output KILLS [--num 300] [--seed 0] [--part 0 2]
-        [--fast | --all_killers]
+        [--fast | --all_killers] [--limit 40]
     python -m scripts.mutants read KILLS [KILLS ..]
     python -m scripts.mutants deliberate REACH
 
@@ -18,9 +18,9 @@ runs is reached by all tests of the file that use it; a mutant outside of functi
 that run any line of its module. `try` runs the tests that reach a mutant, fast tests first, and
 adds a line of JSON for each mutant to KILLS: until the first test that fails, or, with
 `--all_killers`, all of them (the kill matrix, a night on many cores). With `--fast` it leaves the
-slow tests to a later `try`. The same command goes on after an interruption. `read` prints how many
-of the mutants that any test kills the fast tests kill, and the survivors, to be read: many are
-equivalent.
+slow tests to a later `try`; `--limit` tries the nearest tests alone, of so many seconds in all.
+The same command goes on after an interruption. `read` prints how many of the mutants that any test
+kills the fast tests kill, and the survivors, to be read: many are equivalent.
 """
 
 import argparse
@@ -136,6 +136,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--part", type=int, nargs=2, default=(0, 1), help="0 2 and 1 2 are halves")
     parser.add_argument("--fast", action="store_true", help="leave the slow tests for later")
     parser.add_argument("--all_killers", action="store_true", help="do not stop at the first")
+    parser.add_argument(
+        "--limit", type=float, default=math.inf, help="seconds of tests that a mutant is tried on"
+    )
     options = parser.parse_args(arguments)
     part, num_parts = options.part
     os.chdir(ROOT)
@@ -155,7 +158,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         every = options.all_killers
         if not output.exists():
             output.write_text(json.dumps(heading(options)) + "\n")
-        try_all(drawn, reach, output, speeds, every=every)
+        try_all(drawn, reach, output, speeds, every=every, limit=options.limit)
     else:
         with tempfile.NamedTemporaryFile() as file:
             try_all(list(enumerate(deliberate_faults())), reach, Path(file.name), ("fast",))
@@ -392,8 +395,9 @@ def try_all(
     speeds: Sequence[str],
     *,
     every: bool = False,
+    limit: float = math.inf,
 ) -> None:
-    """Add a line for each mutant that is not tried yet."""
+    """Add a line for each mutant that is not tried yet, on the nearest tests within a limit."""
     tried = kills_of(output)
     for number, mutant in drawn:
         kills = tried.get(number, {"mutant": mutant.show()})
@@ -405,6 +409,8 @@ def try_all(
             begun, kills[speed] = time.monotonic(), []
             if every or not kills["fast"]:
                 chosen = [test for test in tests if test.slow == (speed == "slow")]
+                spent = np.cumsum([test.seconds for test in chosen])
+                chosen = chosen[: int(np.searchsorted(spent, limit, side="right"))]
                 kills[speed] = killers(chosen, mutant, BATCHES[speed], every=every)
                 state = f"{speed} {kills[speed] or 'SURVIVED'}"
                 print(f"{state} in {time.monotonic() - begun:.0f} s  {mutant.show()}", flush=True)

@@ -9,8 +9,10 @@ from scipy.special import expit
 
 from pate._labeling.linear import (
     _RATIOS,
+    _RIDGE,
     Directions,
     _fit,
+    _logistic,
     constant_logits,
     labels_better_than_constant,
     match_logistic_moments,
@@ -131,6 +133,18 @@ def test_the_link_meets_both_moments_whatever_the_law_of_the_answers(law: str) -
     surplus = (predicted * fitted).mean(axis=0) / (fitted**2).mean(axis=0) - 1
     assert (surplus[slopes < 5.999] > -1e-6).all() and (surplus[slopes > 0.001] < 1e-6).all()
     assert ((slopes > 0.001) & (slopes < 5.999)).mean() > 0.2
+
+
+def test_logistic_models_are_stationary_under_a_penalty_on_narrow_directions() -> None:
+    features, shares = task(300, 4, 3, seed=1)
+    space = Directions.of(features * [1.0, 1.0, 0.3, 0.01])
+    intercepts, slopes = _logistic(space, shares)
+    left = expit(intercepts + space.left @ slopes) - shares
+    # slopes along the last direction, whose spread is a hundredth, are held back
+    penalty = np.array([[_RIDGE * (space.spread[0] / width) ** 2] for width in space.spread])
+    np.testing.assert_allclose(left.mean(axis=0), 0, atol=1e-4)
+    np.testing.assert_allclose(space.left.T @ left, -penalty * slopes, atol=1e-3)
+    assert np.abs(penalty * slopes)[-1].max() > 0.1
 
 
 def test_masked_targets_have_no_influence() -> None:

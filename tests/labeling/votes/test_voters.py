@@ -15,7 +15,7 @@ from scipy.special import expit, logit
 import pate._labeling.votes.voters
 from pate._core.validation import MOST_VOTERS, FloatArray, IntArray, UInt8Array
 from pate._labeling.linear import product_bits
-from pate._labeling.votes.voters import ShapeQuery, clip_factors, encode_scores
+from pate._labeling.votes.voters import ShapeQuery, clip_factors, encode_scores, with_drawn
 from pate.aggregators import Geometry, GroupVoters, MomentQuery, RecordVoters, ScoreVoters, Voters
 from pate.data import UNKNOWN
 
@@ -520,3 +520,17 @@ def question_on(geometry: Geometry) -> MomentQuery:
         levels=np.full(3, 0.5),
         slopes=np.zeros((num, 3)),
     )
+
+
+def test_samples_drawn_beside_few_have_their_moments_and_smaller_covariances() -> None:
+    generator = np.random.default_rng(0)
+    public = generator.normal(size=(40, 3)) @ generator.normal(size=(3, 60)) + 7
+    public[:, 1] = 2 * public[:, 0]
+    drawn = with_drawn(public)
+    np.testing.assert_array_equal(drawn[:40], public)
+    drawn = drawn[40:]
+    error = public.std(axis=0) / len(drawn) ** 0.5
+    assert (np.abs(drawn.mean(axis=0) - public.mean(axis=0)) < 5 * error).all()
+    assert (np.abs(drawn.std(axis=0) - public.std(axis=0)) < 5 * error / 2**0.5).all()
+    both = np.corrcoef(drawn[:, :2].T)[0, 1]
+    assert 0.8 < both < 0.99  # it is 1 among the public ones

@@ -201,8 +201,7 @@ class _KilledError(Exception):
     pass
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("chunk_size", [1, 4])
+@pytest.mark.parametrize("chunk_size", [pytest.param(1, marks=pytest.mark.slow), 4])
 def test_a_killed_chunk_ends_bit_for_bit_like_an_unbroken_one(
     chunk_size: int, tmp_path: Path
 ) -> None:
