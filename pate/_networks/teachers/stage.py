@@ -323,7 +323,7 @@ def _trial_chunk(
 _TAUGHT = 32  # public samples
 _LOOKS = (20, 40, 80, 160, 320)  # steps after which learning is measured
 _LEAST_FALL = 1e-3  # of the loss by the last step, where learning is slow
-_PATIENCE = 5.0  # seconds after which slow learning is enough
+_PATIENCE = 5.0  # seconds after which the next look is the last, and slow learning enough
 
 
 def require_learning(plan: TeacherPlan, data: DataSource) -> None:
@@ -367,9 +367,9 @@ def require_learning(plan: TeacherPlan, data: DataSource) -> None:
                 loss.backward()  # type: ignore[no-untyped-call]
                 chunk.on_before_optimizer_step(optimizer)
                 optimizer.step()
-            late = time.perf_counter() - begun > _PATIENCE or step == _LOOKS[-1]
-            if not late and step not in _LOOKS:
+            if step not in _LOOKS:
                 continue
+            late = time.perf_counter() - begun > _PATIENCE or step == _LOOKS[-1]
             now, after = look()
             accuracy = min(learned(z > 0, truth) for z in after)
             changes = [z - z0 for z, z0 in zip(after, before, strict=True)]

@@ -70,15 +70,24 @@ BROKEN: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize(
-    ("settings", "learns"),
+    ("settings", "learns", "patience"),
     [
-        pytest.param(each, name in HONEST, id=name, marks=[pytest.mark.slow] if number % 2 else [])
+        pytest.param(
+            each, name in HONEST, 5.0, id=name, marks=[pytest.mark.slow] if number % 2 else []
+        )
         for number, (name, each) in enumerate((HONEST | BROKEN).items())
-    ],
+    ]
+    # as many steps are looked at where each of them takes long
+    + [pytest.param(BROKEN["no number later"], False, 0.0, id="no number later, slowly")],
 )
 def test_networks_that_learn_nothing_are_refused_before_anything_is_paid(
-    settings: dict[str, Any], learns: bool, tmp_path: Path
+    settings: dict[str, Any],
+    learns: bool,
+    patience: float,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr("pate._networks.teachers.stage._PATIENCE", patience)
     random = np.random.default_rng(0)
     X = random.normal(size=(60, 3, 6, 6)) + random.normal(size=(60, 1, 1, 1))
     file, Y = tmp_path / "data.npz", random.integers(0, 2, (60, 2))
