@@ -332,7 +332,8 @@ def _locked_by(path: Path, wanted: str, *, wait: bool = False) -> Iterator[None]
         yield
     finally:
         if descriptor is not None:
-            path.unlink(missing_ok=True)
+            with suppress(OSError):  # what the block did, or raised, stands
+                path.unlink()
             os.close(descriptor)
 
 
