@@ -5,6 +5,7 @@ import pytest
 from pate import ClosedFormPlan, LabelSettings, Partial, VoteShape
 from pate._core.accounting.charges import account
 from pate._core.settings import decode, encode
+from pate._core.validation import MOST_VOTERS
 from pate._labeling.release.forecast import describe_hopeless
 from pate._labeling.release.label_settings import complete_aggregator, resolve_settings
 from pate.accounting import NeighboringRelation, Target, epsilon_of
@@ -113,3 +114,18 @@ def test_a_target_is_what_a_statement_says_in_the_end(
     (events, count) = found.charge(panel)
     assert epsilon_of(events[found.relation], count=count, delta=1e-5) >= stated * gain
     assert resolve_settings(found, panel, 40) == found
+
+
+def test_a_target_over_an_earlier_release_is_for_records_or_the_same_voters() -> None:
+    """An earlier release had other teachers, so that no total for one teacher covers both."""
+    relation = NeighboringRelation.ADD_REMOVE_TEACHER
+    settings = LabelSettings(
+        Partial(NoisyVotes, neighboring_relation=relation), delta=1e-10, target_epsilon=8.0
+    )
+    before = [(NoisyVotes(sigma_votes=1e5, neighboring_relation=relation).events(PANEL), 10)]
+    with pytest.raises(ValueError, match=r"^Expected an aggregator for replace_record with a"):
+        resolve_settings(settings, PANEL, 40, before=before)
+    # records that vote are the same ones in both
+    panel = VoteShape(MOST_VOTERS, 6)
+    found = resolve_settings(settings, panel, 40, before=before)
+    assert found.mechanism.noise["sigma_votes"] > 0
