@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
+from unittest.mock import create_autospec
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from torch import Tensor
 
 from models import MLP, Linear
 from pate._labeling.teachers import Kind
+from pate._networks.teachers import executors
 from pate._networks.teachers.executors import Report, local_rank
 from pate.data import ArrayFeatures, Records
 from pate.teachers import (
@@ -160,6 +162,25 @@ def test_a_worker_is_sent_the_records_of_its_teachers_and_no_others(tmp_path: Pa
     assert sorted(sent.data.records.ids) == sorted(
         whole.records.ids[np.concatenate(PARTITIONS[2:4])]
     )
+
+
+class _EndedError(Exception):
+    pass
+
+
+def test_a_worker_ends_with_its_parent_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    job = create_autospec(ChunkJob, instance=True)
+    job.work.side_effect = lambda teachers, report: report(1)
+
+    def end(status: int) -> None:
+        raise _EndedError
+
+    monkeypatch.setattr(executors, "_set_up_process", lambda threads: None)
+    monkeypatch.setattr(os, "_exit", end)
+    for parent in (None, os.getppid()):
+        assert executors._work(job, range(2), 1, parent) == range(2)
+    with pytest.raises(_EndedError):
+        executors._work(job, range(2), 1, -1)
 
 
 @pytest.mark.slow

@@ -232,6 +232,13 @@ def test_a_killed_chunk_ends_bit_for_bit_like_an_unbroken_one(
     assert not list((tmp_path / "b").glob("*.ckpt"))
 
 
+def test_a_start_is_named_by_what_it_was_made_from(tmp_path: Path) -> None:
+    parts = partitions([30, 30, 30, 30])
+    job = replace(training(plan(start_from="runs/a"), records(), parts, tmp_path), made_from="k")
+    assert job.start_file == tmp_path / "start_k.safetensors"
+    assert training(plan(), records(), parts, tmp_path).start_file is None
+
+
 def masked(labels: np.ndarray, lost: np.ndarray) -> np.ndarray:
     return np.where(lost, UNKNOWN, labels).astype(np.uint8)
 
