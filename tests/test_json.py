@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pate._core.accounting.ledger import chained
-from pate._core.files.reading import read_json
+from pate._core.files.reading import read_json, read_yaml
 from pate.accounting import verify_ledger
 from tests.networks.conftest import finished as finished
 
@@ -38,6 +38,13 @@ def test_a_key_that_occurs_twice_is_refused(text: str | bytes) -> None:
         ValueError, match=r"^Expected keys of an object that occur once, got twice=\['a'\]$"
     ):
         read_json(text)
+
+
+def test_yaml_has_words_of_digits_and_no_larger_numbers_than_json() -> None:
+    assert read_yaml("[x², ², --5, +-3, -, -7]") == ["x²", "²", "--5", "+-3", "-", -7]
+    for sign in ("", "+", "-"):
+        with pytest.raises(ValueError, match="whole numbers of at most 308 digits"):
+            read_yaml(f"[{sign}{'1' * 309}]")
 
 
 def test_no_row_of_a_ledger_says_two_things(copied: Path) -> None:

@@ -270,7 +270,7 @@ def require_plain_yaml(text: str, what: str = "YAML") -> None:
                 anchor, size = None, sizes[event.anchor]
             elif isinstance(event, yaml.ScalarEvent):
                 anchor, word = event.anchor, event.value
-                if word.lstrip("+-").isdigit():
+                if word[word.startswith(("+", "-")) :].isdecimal():
                     _whole_number(word)
                 size += len(word) // _LETTERS
             else:
