@@ -38,7 +38,6 @@ def test_a_name_that_python_or_pate_has_is_refused_before_files_are_written(
     monkeypatch.chdir(tmp_path)
     for name in (
         "Numpy",
-        "Torch",
         "Json",
         "Class",
         "Import",

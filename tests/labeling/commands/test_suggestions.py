@@ -130,8 +130,8 @@ def test_the_one_thing_that_a_command_reads_is_its_first_word(
     monkeypatch.chdir(tmp_path)
     Path("a").touch()
     reads_none = {"account", "init", "plugin new", "silo key"}
-    assert READS.keys() | reads_none == commands().keys()
-    for name, more in READS.items():
+    assert commands().keys() <= READS.keys() | reads_none  # the lab may not be there
+    for name, more in ((name, more) for name, more in READS.items() if name in commands()):
         status = end_of([*name.split(), "a/nowhere", *more.split()])
         out, err = capsys.readouterr()
         named = "run: a/nowhere" in out if "--print_config" in more else "a/nowhere" in err
