@@ -19,7 +19,7 @@ from html import escape
 from io import BytesIO
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -62,9 +62,6 @@ from pate._labeling.runs.run import (
     read_locations,
 )
 from pate._labeling.votes.kinds import rows_of
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 
 @dataclass(frozen=True, eq=False)
@@ -292,7 +289,7 @@ def drawing(caption: str, draw: Callable[[Any], object], size: tuple[float, floa
 def chart(
     caption: str,
     x_label: str,
-    draw: Callable[[Axes], object],
+    draw: Callable[[Any], object],
     size: tuple[float, float] = (6.8, 2.6),
 ) -> Picture:
     """Return a chart that a function draws."""
