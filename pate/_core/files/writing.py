@@ -279,8 +279,10 @@ def locked(root: Path) -> Iterator[None]:
         yield
         return
     try:
-        with _locked_by(root / LOCK, f"a run that no other process writes, got {root}"):
-            remove_drafts(root.rglob(".*"))
+        with lease(
+            root / LOCK, f"a run that no other process writes, got {root}", wait=False
+        ) as alone:
+            remove_drafts(root.rglob(".*") if alone else ())
             _held.add(key)
             yield
     finally:
@@ -300,21 +302,17 @@ def locked_output(output: Path) -> Iterator[None]:
     Raises:
         ValueError: if another process holds the lock, or the folder cannot be written.
     """
-    wanted = f"an output that no other process writes, got {output}"
-    with _locked_by(output.with_name(f".{output.stem}{LOCK}"), wanted):
+    lock = output.with_name(f".{output.stem}{LOCK}")
+    with lease(lock, f"an output that no other process writes, got {output}", wait=False):
         yield
 
 
 @contextmanager
-def lease(path: Path) -> Iterator[None]:
-    """Hold the lock ``path`` until the block ends. Another process that holds it is waited for."""
-    with _locked_by(path, "", wait=True):
-        yield
+def lease(path: Path, wanted: str = "", *, wait: bool = True) -> Iterator[bool]:
+    """Hold a lock, a file that names this process, until the block ends; wait if another has it.
 
-
-@contextmanager
-def _locked_by(path: Path, wanted: str, *, wait: bool = False) -> Iterator[None]:
-    """Hold a lock, a file that names this process. A disk without locks gives a warning."""
+    A disk without locks gives False, and a warning.
+    """
     descriptor = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -329,7 +327,7 @@ def _locked_by(path: Path, wanted: str, *, wait: bool = False) -> Iterator[None]
             file=sys.stderr,
         )
     try:
-        yield
+        yield descriptor is not None
     finally:
         if descriptor is not None:
             with suppress(OSError):  # what the block did, or raised, stands

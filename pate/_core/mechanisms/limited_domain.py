@@ -437,6 +437,7 @@ def _unstable_threshold(probability: float, *, scale_threshold: float, scale_gap
 
     The difference is ``Laplace(scale_gap) - Laplace(scale_threshold)``.
     """
+    require(probability > 0, "delta / kbar > 0", ratio=probability)
     wide, narrow = max(scale_threshold, scale_gap), min(scale_threshold, scale_gap)
     ratio = narrow / wide
     target = math.log(probability)

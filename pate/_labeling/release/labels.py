@@ -121,11 +121,16 @@ def preallocate_labels(run: Run, queries: Queries) -> Iterator[IO[bytes]]:
         with expecting(
             "a run that labels can be written to", OSError, got=f"run={str(run.root)!r}"
         ):
+            probe = run.private / f".probe.{secrets.token_hex(8)}"
             for folder in (run.public, run.root, run.private):
-                probe = run.private / f".probe.{secrets.token_hex(8)}"
                 probe.touch()
                 # a rename is atomic within one file system only
                 probe.replace(folder / probe.name).unlink()
+            left = (run.root / name for name in (LABEL.state, LABEL.config, *LABEL.outputs))
+            for path in filter(Path.exists, left):
+                # a file gets a second name only if the first one may be removed
+                os.link(path, probe)
+                probe.unlink()
             # labels without a statement are not public: a killed command leaves them private
             file: IO[bytes] = stack.enter_context(
                 atomic_write(labels_file(run), folder=run.private)

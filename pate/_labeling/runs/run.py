@@ -484,7 +484,7 @@ class Run:
         """
         for output in reversed(stage.outputs):
             path = self.root / output
-            if path.is_dir():
+            if path.is_dir() and not path.is_symlink():
                 shutil.rmtree(path)
             else:
                 path.unlink(missing_ok=True)

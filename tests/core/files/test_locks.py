@@ -1,5 +1,6 @@
 """One command at a time writes a run, whatever becomes of the command."""
 
+import errno
 import fcntl
 import socket
 import subprocess
@@ -8,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pate._core.files.writing import LOCK, lease, locked
+from pate._core.files.writing import LOCK, atomic_write, lease, locked
 
 
 class Other:
@@ -68,6 +69,21 @@ def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
     wanted = r"a folder that can be written, got .*file/run \(Not a directory\)"
     with pytest.raises(ValueError, match=wanted), locked(tmp_path / "file" / "run"):
         pass
+
+
+def test_a_disk_without_locks_keeps_the_drafts_of_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def none(descriptor: int, operation: int) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", none)
+    with atomic_write(tmp_path / "labels.txt", "w") as draft:
+        draft.write("half")
+        with locked(tmp_path):
+            pass
+    assert (tmp_path / "labels.txt").read_text() == "half"
+    assert "has no locks" in capsys.readouterr().err
 
 
 def test_drafts_of_a_command_that_was_killed_go(tmp_path: Path) -> None:

@@ -1,7 +1,9 @@
 """`pate label`: nothing is spent on what cannot be released, and the statement is always of the
 labels beside it."""
 
+import errno
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -87,6 +89,24 @@ def test_what_an_aggregator_refuses_spends_nothing(
     assert label(copied, NOISY, "--overwrite") == 2
     assert "Expected" in capsys.readouterr().err
     assert spent(copied) == 1
+
+
+def test_labels_that_cannot_be_replaced_spend_nothing(
+    copied: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As files of another user in a folder that all may write, or files that are immutable."""
+    link = os.link
+
+    def refuse(source: Path, target: Path) -> None:
+        if source.name == "labels.npz":
+            raise PermissionError(errno.EPERM, "Operation not permitted")
+        link(source, target)
+
+    monkeypatch.setattr(os, "link", refuse)
+    before = public(copied)
+    assert label(copied, STABLE, "--overwrite") == 2
+    assert "Expected a run that labels can be written to" in capsys.readouterr().err
+    assert (public(copied), spent(copied)) == (before, 1)
 
 
 def test_labels_are_drafted_in_the_private_folder(
