@@ -188,13 +188,7 @@ MEASURES = {
 }
 
 
-@pytest.mark.parametrize(
-    "kind",
-    [
-        pytest.param(kind, marks=[pytest.mark.slow] if i % 2 else [])
-        for i, kind in enumerate((*CODES, *MEASURES))
-    ],
-)
+@pytest.mark.parametrize("kind", [*CODES, *MEASURES])
 def test_a_code_that_repeats_is_asked_about(
     kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
