@@ -18,7 +18,7 @@ from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.sparse import issparse
+from scipy.sparse import csr_array, issparse
 
 from pate._core.accounting.statement import Statement
 from pate._core.files.reading import digest
@@ -82,7 +82,6 @@ _TRIED, _PARTS = 100, 3  # public samples, and parts of them, that a classifier 
 _LEAST_PART = 10  # samples, which suffice for most classifiers
 # how scikit-learn reads samples; `_bounded` refuses what is not finite, in one line
 _READ: Any = {"accept_sparse": "csr", "dtype": np.float64, "ensure_all_finite": False}
-_UNSCALED = "A step of a pipeline transforms X, and X_public only if transform_input names it."
 
 
 class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unused-ignore]
@@ -207,7 +206,11 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unus
         self.X_public_ = content.public[rows_of(released.ids, content.ids)]
         self._student = student_of(released, self._features(self.X_public_), released.num_teachers)
         if released.unlike is not None:
-            warnings.warn(f"{released.unlike} {_UNSCALED}", stacklevel=2)
+            warnings.warn(
+                f"{released.unlike} A step of a pipeline transforms X, and X_public only if"
+                " transform_input names it.",
+                stacklevel=2,
+            )
         return self
 
     def _counted(self, statement: Statement) -> Statement:
@@ -253,8 +256,9 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unus
             X_public,
             "X_public, samples that anyone may see (without any take DP-SGD or diffprivlib)",
         )
-        checked = validate_data(self, samples, reset=False, ensure_min_samples=2, **_READ)
-        public = _bounded(checked, "X_public")
+        public = _bounded(
+            validate_data(self, samples, reset=False, ensure_min_samples=2, **_READ), "X_public"
+        )
         if not self.copies:
             copied = copied_rows(*(ArrayFeatures(as_float32(rows)) for rows in (records, public)))
             require(
@@ -470,15 +474,19 @@ def _dense(values: Any) -> NDArray[Any]:
 
 def _bounded(values: Any, name: str) -> FloatArray:
     """Return finite features, dense or sparse, as a dense array, clipped to what float32 holds."""
-    dense = _dense(values)
-    gaps = [sign for sign, has in (("NaN", np.isnan), ("infinity", np.isinf)) if has(dense).any()]
+    entries = values.data if issparse(values) else values
+    gaps = [sign for sign, has in (("NaN", np.isnan), ("infinity", np.isinf)) if has(entries).any()]
     require(
         not gaps,
         f"{name} of finite numbers: fill gaps by public numbers first (`unknown_labels` is for gaps"
         " in Y)",
         values=gaps,
     )
-    return dense.clip(-LARGEST, LARGEST)
+    if issparse(values):  # entries of one place are added: their sum is finite
+        values = csr_array(
+            (entries.clip(-LARGEST, LARGEST), values.indices, values.indptr), values.shape
+        )
+    return _dense(values).clip(-LARGEST, LARGEST)
 
 
 @dataclass(frozen=True, eq=False)
