@@ -88,9 +88,9 @@ def test_a_name_and_a_target_are_enough(
     assert cli.main(["label", "--config=runs/mine/public/label.yaml", "--run=runs/mine"]) == 0
     ledger = "silos/ledger.sqlite" if votes == "silos" else "votes.ledger.sqlite"
     assert spent(ledger) == 1
-    # a target does not count the order of choices and tests, a statement does
+    # target and statement count the order of choices and tests
     charges, relation = read_ledger(Path(ledger)).reserved(), NeighboringRelation.REPLACE_RECORD
-    total = account(charges, relation, in_order=False).get_epsilon(delta=statement["delta"])
+    total = account(charges, relation).get_epsilon(delta=statement["delta"])
     assert statement["guarantees"][relation.value]["epsilon"] <= total
     assert 12 * (1 - 1e-4) < total <= 12
 
