@@ -251,9 +251,11 @@ class Learner:
         answered = [i for i, each in enumerate(self._asked) if each.slopes.any()]
         if answered and not self._needed:
             left, samples = released[answered].sum(axis=0), self._geometry.samples
-            own = LEARNING.untold * self.question().predictions(samples).var(axis=0) / len(samples)
-            own *= len(samples) * np.minimum(self._levels, 1 - self._levels) < LEARNING.thin
-            errors = 1 / left + drawn + own / variances
+            mistaken = (
+                LEARNING.untold * self.question().predictions(samples).var(axis=0) / len(samples)
+            )
+            mistaken *= len(samples) * np.minimum(self._levels, 1 - self._levels) < LEARNING.thin
+            errors = 1 / left + drawn + mistaken / variances
             rest = (released[answered] * residuals[answered]).sum(axis=0) / left
             later = (
                 _shrinkage(rest[part], errors[part], self._prior(part))[2]

@@ -51,6 +51,17 @@ def test_changes_are_refused_or_clear_what_was_left(
     assert not left.exists()
 
 
+def test_an_output_that_is_a_link_goes_and_its_target_stays(tmp_path: Path) -> None:
+    run, elsewhere = Run(tmp_path / "run"), tmp_path / "elsewhere"
+    run.begin(STUDENT, StageInputs({"a": 1}))
+    elsewhere.mkdir()
+    (elsewhere / "last.ckpt").touch()
+    output = run.root / STUDENT.outputs[0]
+    output.symlink_to(elsewhere, target_is_directory=True)
+    run.clear(STUDENT)
+    assert not output.is_symlink() and (elsewhere / "last.ckpt").is_file()
+
+
 def test_clearing_labels_leaves_the_ledger(tmp_path: Path) -> None:
     run = Run(tmp_path)
     run.begin(LABEL, StageInputs())
