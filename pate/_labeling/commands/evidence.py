@@ -204,8 +204,8 @@ def draft_of_table(path: Path, content: str, declared: Declared) -> Draft:
         draft.add("names", names, "The columns that the file calls otherwise; null: there is none")
     identity = names.get(special := "file" if content == "file" else "id", special) or special
     wanted = declared.wanted or ()
-    needed = [*filter(None, names.values()), *wanted]
-    needed += _listed(declared.features) if content == "id" else []
+    features = _listed(declared.features if content == "id" else None)
+    needed = [*filter(None, names.values()), *wanted, *features]
     unknown = [name for name in needed if name not in table.values]
     require(not unknown, f"columns of {path}", unknown=unknown, columns=[*table.values])
     role, group = (
@@ -230,9 +230,8 @@ def draft_of_table(path: Path, content: str, declared: Declared) -> Draft:
     )
     _code_labels(draft, shown, declared)
     if content == "id":
-        taken = {identity, role, group, *wanted}
-        rest = _listed(declared.features) or [name for name in shown.values if name not in taken]
-        _add_features(draft, shown, rest, bool(declared.features))
+        rest = [name for name in shown.values if name not in {identity, role, group, *wanted}]
+        _add_features(draft, shown, features or rest, bool(features))
     return draft
 
 
@@ -479,22 +478,31 @@ def _code_labels(draft: Draft, shown: Columns, declared: Declared) -> None:
         guess_sign(draft, [LABELS.get(cell, math.nan) for cell in cells])
     if plain >= {*wanted}:
         return
-    codings: dict[str, Any] = {}
-    for name in wanted:
-        codings[name] = _coding_of(name, shown.values[name], plain=name in plain)
-        if isinstance(codings[name], dict) and name not in plain:
-            coded = ", ".join(
-                f"{word} is {'unknown' if code is None else code}"
-                for word, code in codings[name].items()
-            )
-            draft.remarks.append(f"Label {name}: {coded}. This is a guess: see data.yaml.")
-            if any(map(is_no_level, shown.values[name])) and declared.unknown_labels is None:
-                draft.add("unknown_labels", "nan", "Guessed: labels have gaps")
+    codings: dict[str, Any] = {
+        name: _coding_of(name, shown.values[name], plain=name in plain) for name in wanted
+    }
+    option = f"--labels {quote(json.dumps(codings, ensure_ascii=False))}"
+    faults = [
+        f"Expected {option} for a label of each value of `{name}`, or there {{VALUE: 1, VALUE: 0,"
+        f" VALUE: null}} for one label (null: unknown), got values={coding}"
+        for name, coding in codings.items()
+        if isinstance(coding, list)
+    ]
+    if faults:
+        raise UndeclaredError(faults, [describe(at, shown.values[at]) for at in wanted], [option])
+    for name in [name for name in wanted if name not in plain]:
+        coded = ", ".join(
+            f"{word} is {'unknown' if code is None else code}"
+            for word, code in codings[name].items()
+        )
+        draft.remarks.append(f"Label {name}: {coded}. This is a guess: see data.yaml.")
+        if any(map(is_no_level, shown.values[name])) and declared.unknown_labels is None:
+            draft.add("unknown_labels", "nan", "Guessed: labels have gaps")
     draft.add(
         "labels",
         codings,
-        "From --labels; codings and names are guessed from public and test"
-        " records: add others that you expect",
+        "From --labels; codings are guessed from public and test records: add others that you"
+        " expect",
     )
 
 
@@ -509,12 +517,6 @@ def _coding_of(
         minus = {"-1": None if "0" in levels else 0} if "-1" in levels else {}
         words = {word: int(LABELS[word]) for word in two}
         return {"1": 1, "0": 0} | words | minus | dict.fromkeys(signs)
-    require(
-        not {"0", "1"} < {*two} or None in map(as_number, two),
-        f"0 and 1 alone in label `{name}`, or --labels '{{{name}: {{1: 1, 0: 0}}}}' with what"
-        f" others mean (null: unknown), or '{{{name}: {json.dumps(two)}}}' for a label of each",
-        values=two[:_FEW],
-    )
     lists = [as_list(value) for value in values if not is_no_level(value)]
     if lists and all(map(as_flags, lists)):
         return [f"{name}_{place}" for place in range(len(lists[0]))]

@@ -224,9 +224,9 @@ def _print_question(question: UndeclaredError, words: Sequence[str], declared: D
     """Print what the columns that may be meant hold, for the owner, and a command to type."""
     for line in question.evidence:
         print(f"PRIVATE: {line}")
-    options = list[str]()
+    said, options = " ".join(question.options), list[str]()
     for name, value in vars(declared).items():
-        if value is not None and value is not False:
+        if value not in (None, False) and f"--{name} " not in said:
             options += [f"--{name}"] if value is True else [f"--{name}", str(value)]
     print("Then, for example:", shlex.join(["pate", *words, *options]), *question.options)
 

@@ -112,6 +112,11 @@ def test_nothing_is_paid_for_before_all_is_declared(
     assert all(line.startswith(f"pate fit: {words}") for line, words in lines)
     assert "Then, for example: pate fit --epsilon 1 --delta 1e-06 stays.csv" in said.out
     assert "PRIVATE: column `patient_id`: " in said.out
+    told = ["--labels", "ward", "--no_group", "--public_fraction", "0.3", "--epsilon", "1"]
+    assert cli.main(["fit", "stays.csv", *told]) == 2
+    assert (
+        """'{"ward": ["icu", "medicine", "surgery"]}' for a label of""" in capsys.readouterr().err
+    )
     assert {path.name for path in Path().iterdir()} == {"stays.csv"}
 
 
