@@ -185,7 +185,7 @@ def sha256(content: bytes) -> str:
 
 
 INVITATION = "invitation.json"
-SERVER = "the server"
+SERVER, SIGNED = "the server", "invitation_signature"
 _POLL = 0.2  # seconds between two looks at the folder
 _MOST_BYTES = 2**26  # of an invitation, from which the bound on other files follows
 _Result = TypeVar("_Result")
@@ -208,8 +208,17 @@ class Exchange:
 
     @cached_property
     def invitation(self) -> Invitation:
-        """The terms, without signature: people know the keys in them."""
+        """The terms, which anyone may have written: see `require_invited`."""
         return Invitation.of(self._bytes(self.folder / INVITATION, "the invitation", _MOST_BYTES))
+
+    def invite(self, terms: Invitation, key: SigningKey) -> None:
+        """Write the terms, and a file by which the server signs them. Raises as `send` does."""
+        self.send(self.folder / INVITATION, terms.content)
+        self.send(self.path(SIGNED, SERVER), self.message(SIGNED, SERVER, key))
+
+    def require_invited(self) -> None:
+        """Raise ``ValueError`` unless the owner of the server's key signed these terms."""
+        self._json(SIGNED, SERVER, "the signature of the invitation")
 
     @cached_property
     def roster(self) -> dict[str, PublicKeys]:
@@ -301,8 +310,8 @@ class Exchange:
 
     def path(self, kind: str, name: str) -> Path:
         """Return the file of one silo, or of the server."""
-        if kind == "survivors":
-            return self.folder / "survivors.json"
+        if name == SERVER:
+            return self.folder / f"{kind}.json"
         return self.folder / kind / f"{name}.{'npz' if kind == 'masked' else 'json'}"
 
     def has(self, kind: str, name: str) -> bool:

@@ -39,7 +39,6 @@ from pate._labeling.runs.vote_store import VoteFacts
 from pate._labeling.stages.votes_import import Silos, VotesFrom, read_votes
 from pate._labeling.votes.kinds import Counts, MaskedTotal, Votes, VoteShape, rows_of
 from pate.lab.silos.exchange import (
-    INVITATION,
     SERVER,
     AwaitedError,
     Exchange,
@@ -228,6 +227,7 @@ class Member:
         invited = {**terms.keys, SERVER: terms.server_key}
         others = [each for each, key in invited.items() if consent.public_keys.get(each) != key]
         require(not others, f"an invitation with the keys that {name} knows", others=others)
+        exchange.require_invited()  # or who can write here could have silos pay for nothing
         self._require_accepted()
         return terms
 
@@ -405,7 +405,7 @@ class Server:
 
     Args:
         exchange: the exchange that all share.
-        key: its key for signing the list of silos in the sum.
+        key: its key for signing the invitation and the list of silos in the sum.
         terms: the invitation.
         without: silos that are left out if they have not sent their masked vectors.
         wait: the longest wait for others, in seconds. None for no limit.
@@ -424,7 +424,7 @@ class Server:
             AwaitedError: if some are late.
             ValueError: if the exchange has another invitation, or a file in it is damaged.
         """
-        self.exchange.send(self.exchange.folder / INVITATION, self.terms.content)
+        self.exchange.invite(self.terms, self.key)
         waiting(self.survivors, self.wait)
 
     @property

@@ -12,7 +12,7 @@ import numpy as np
 import pate
 from pate._core.mechanisms.noise import summand
 from pate._core.validation import IntArray
-from pate.lab.silos.exchange import INVITATION, SERVER, AwaitedError, Exchange, Invitation
+from pate.lab.silos.exchange import SERVER, AwaitedError, Exchange, Invitation
 from pate.lab.silos.parties import Consent, Member, Server
 from pate.lab.silos.secrets import SigningKey, WordArray, make_key, read_public_keys
 from pate.mechanisms import private_generator
@@ -61,7 +61,13 @@ class Hospitals:
             single_sums=silos - colluding - dropouts == 1,
         )
         if invited:
-            self.exchange.send(self.shared / INVITATION, self.terms.content)
+            self.invite(self.terms)
+
+    def invite(self, terms: Invitation) -> None:
+        """Invite to terms in place of others, as the server does."""
+        for path in self.shared.glob("invitation*"):
+            path.unlink()
+        self.exchange.invite(terms, SigningKey.read(self.signing_key("server")))
 
     def copied(self, folder: Path) -> "Hospitals":
         """Return these silos in another folder, with all that they have sent and kept."""

@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 
 from pate import cli
-from pate.lab.silos.exchange import INVITATION
 from pate.lab.silos.secrets import SigningKey
 from tests.lab.silos.exchanges import Hospitals
 from tests.lab.silos.test_command import agreed, words
@@ -52,7 +51,7 @@ def test_commands_release_the_curators_sum(
     take_part(silos)
     assert files_of(silos.shared) == sent
     silos.require_curators("north", "south", "west")
-    assert len(sent) == 2 + 4 * 3
+    assert len(sent) == 3 + 4 * 3
     assert "north: done. In the sum: north, south, west" in capsys.readouterr().out
 
 
@@ -140,7 +139,7 @@ def test_a_party_that_cheats_is_refused_and_nothing_is_paid(
             shutil.rmtree(other.folder / name / "private")
             other.votes(name).with_suffix(".ledger.sqlite").unlink(missing_ok=True)
         changed = replace(silos.exchange.invitation, sigma_silos=4.0)
-        other.exchange.send(other.shared / INVITATION, changed.content)
+        other.invite(changed)
         other.advance(rounds=3)
         content = other.exchange.path(kind, "west").read_bytes()
     elif cheat == "bomb":

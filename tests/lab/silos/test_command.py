@@ -10,6 +10,7 @@ import pytest
 
 from pate import cli
 from pate.accounting import Budget, GaussianEvent, Ledger, NeighboringRelation
+from pate.lab.silos.exchange import SERVER
 from pate.lab.silos.secrets import read_public_keys
 from tests.lab.silos.exchanges import Hospitals
 from tests.statements import RECORDS
@@ -35,7 +36,8 @@ def agreed(hospitals: Hospitals) -> list[str]:
 
 
 def require_nothing_sent(hospitals: Hospitals, name: str) -> None:
-    assert [path.name for path in hospitals.shared.rglob("*")] == ["invitation.json"]
+    sent = sorted(path.name for path in hospitals.shared.rglob("*"))
+    assert sent == ["invitation.json", "invitation_signature.json"]
     assert not hospitals.votes(name).with_suffix(".ledger.sqlite").exists()
     assert not (hospitals.folder / name / "private").exists()
 
@@ -68,12 +70,27 @@ def test_nothing_is_sent_to_silos_of_other_keys(
     require_nothing_sent(hospitals, "south")
 
 
+@pytest.mark.parametrize("signed", [False, True])
+def test_nothing_is_sent_by_terms_that_the_server_did_not_sign(
+    tmp_path: Path, signed: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Terms with the right keys, from who can write to the exchange, or from another silo."""
+    hospitals = Hospitals(tmp_path)
+    path = tmp_path / "exchange" / "invitation.json"
+    path.write_bytes(replace(hospitals.terms, sigma_silos=2.0).content)
+    if signed:
+        hospitals.forge("invitation_signature", SERVER, by="west")
+    assert cli.main(words(hospitals, "north", *agreed(hospitals), "--wait", "0")) == 2
+    wrong = "as the server signed it" if signed else "for the invitation in"
+    assert f"invitation_signature.json {wrong}" in capsys.readouterr().err
+    require_nothing_sent(hospitals, "north")
+
+
 def test_nothing_is_sent_before_its_cost_is_accepted(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hospitals = Hospitals(tmp_path)
-    path = tmp_path / "exchange" / "invitation.json"
-    path.write_bytes(replace(hospitals.terms, sigma_silos=0.001).content)
+    hospitals.invite(replace(hospitals.terms, sigma_silos=0.001))
     known = ["--public_keys", str(tmp_path / "keys"), "--wait", "0"]
     for more, refusal in (
         (
@@ -95,7 +112,7 @@ def test_nothing_is_sent_before_its_cost_is_accepted(
         )
         assert parties > 1.5 * world > 1e6
         require_nothing_sent(hospitals, "north")
-    path.write_bytes(hospitals.terms.content)
+    hospitals.invite(hospitals.terms)
     monkeypatch.setattr(sys.stdin, "isatty", lambda: True, raising=False)
     for answer in ("no", "", "y"):
         monkeypatch.setattr("builtins.input", lambda _, answer=answer: answer)

@@ -18,7 +18,7 @@ from pate._core.accounting.charges import account
 from pate._core.files import writing
 from pate._core.mechanisms.noise import decode, share_grid
 from pate.accounting import Budget, Ledger, NeighboringRelation
-from pate.lab.silos.exchange import INVITATION, SERVER, AwaitedError, Invitation
+from pate.lab.silos.exchange import SERVER, AwaitedError, Invitation
 from pate.lab.silos.secrets import Secrets, SigningKey, WordArray
 from tests.lab.silos.exchanges import Hospitals
 
@@ -54,7 +54,7 @@ def test_the_server_sees_the_sum_alone(after: After) -> None:
     hospitals = after(3)
     sent = {path for path in hospitals.shared.rglob("*") if path.is_file()}
     masked = [hospitals.exchange.masked(name) for name in hospitals.teachers]
-    assert len(sent) == 1 + 3 * 3
+    assert len(sent) == 2 + 3 * 3
     for vector, counts in zip(masked, hospitals.counts.values(), strict=True):
         differences = (vector - counts[::-1].ravel().astype(np.uint64)).view(np.int64)
         # of votes, and the noise has 3
@@ -338,7 +338,7 @@ def test_a_silo_counts_the_sums_it_took_part_in(tmp_path: Path) -> None:
             hospitals.folder / name,
             ignore=lambda *_: ["private", "votes.ledger.sqlite"],
         )
-    hospitals.exchange.send(hospitals.shared / INVITATION, hospitals.terms.content)
+    hospitals.invite(hospitals.terms)
     hospitals.advance("south", "west")
     with pytest.raises(ValueError, match=r"^Expected epsilon <= .* with all earlier releases, got"):
         replace(hospitals.member("north", budget=budget), ledger=ledger.path).advance()
