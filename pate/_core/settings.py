@@ -377,9 +377,11 @@ def decode_fields(kind: type[Settings], content: Mapping[str, Any]) -> Settings:
     """Return the dataclass ``kind`` from the result of `encode_fields`, ignoring other settings.
 
     Raises:
-        ValueError: in one line, if a named class cannot be imported, or a value has a wrong type.
+        ValueError: in one line, if a setting is missing, a named class cannot be imported, or a
+            value has a wrong type.
     """
-    values = {field.name: content[field.name] for field in fields(kind)}  # type: ignore[arg-type]
+    with expecting(f"all settings of {kind.__name__}", KeyError, got="one missing"):
+        values = {each.name: content[each.name] for each in fields(kind)}  # type: ignore[arg-type]
     return kind(**_decoded(get_type_hints(kind), values))
 
 
@@ -493,10 +495,9 @@ tell_public_paths(_name_publicly)
 def _encoded(
     kinds: dict[str, Any], values: dict[str, Any], *, absolute_paths: bool = False
 ) -> dict[str, Any]:
-    content = _each_plain(values, " ({})")
+    content = json.dumps(_each_plain(values, " ({})"))
     place = (os.getcwd(), *os.environ.items()) if absolute_paths else None
-    typed = tuple((name, kinds[name]) for name in values)
-    dumped = json.loads(_dumped(typed, json.dumps(content), place))
+    dumped = json.loads(_dumped(tuple((name, kinds[name]) for name in values), content, place))
     return {name: dumped[name] for name in values}
 
 

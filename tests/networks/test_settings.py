@@ -132,6 +132,9 @@ def test_a_plan_is_the_same_when_it_is_read_again() -> None:
     assert (4, 3) in shapes[0]
     assert isinstance(again.loss, Focal)
     assert again.loss.gamma == 1.5
+    del content["network"]
+    with pytest.raises(ValueError, match=r"settings of TeacherPlan, got one missing \('network'\)"):
+        decode_fields(TeacherPlan, content)
 
 
 def test_a_class_has_one_path_however_it_is_written() -> None:

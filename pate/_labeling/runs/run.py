@@ -158,7 +158,7 @@ class StageState:
         """Return the state that `to_dict` encoded. Raises ``ValueError`` on other content."""
         for name, kind in {"config": dict, "inputs": dict, "finished": bool, "files": dict}.items():
             value = state.get(name, {} if name == "files" else None)
-            require(isinstance(value, kind), "the state of a stage", **{name: value})
+            require(isinstance(value, kind), name)  # digests are private
         more = {name: state[name] for name in _MORE if name in state}
         return cls(StageInputs(state["config"], state["inputs"]), state["finished"], **more)
 
@@ -171,6 +171,13 @@ class StageState:
 
 _MORE = ("files", "release", "beside", "grouping", "begun", "untested")
 """The facts about a state that its file names where there are any."""
+_OF_TEACHERS = {
+    "num_teachers": int | None,
+    "unit": str,
+    "start_from": str | None,
+    "max_teachers_per_group": int | None,
+}
+"""The settings of teachers that later stages read, with their types."""
 
 
 def other_inputs(old: Mapping[str, str | None], new: Mapping[str, str]) -> list[str]:
@@ -279,10 +286,10 @@ class Run:
             return True
         changes = self.input_changes(stage, inputs)
         if changes and not self.overwrite:
-            remedy = "Choose another run folder with `run`, or do it again with `overwrite`"
             raise StageChangedError(
                 f"Expected the settings that `pate {stage.name}` of {self.root} was begun with,"
-                f" got {'; '.join(changes)}. {remedy}"
+                f" got {'; '.join(changes)}. Choose another run folder with `run`, or do it again"
+                " with `overwrite`"
             )
         if changes or not state.finished:
             return True
@@ -443,24 +450,22 @@ class Run:
             if stage.paid
             else f"Delete it, and `pate {stage.name}` makes it again"
         )
-        try:
+        written = f"what `pate {stage.name}` wrote. {again}"
+        with expecting(written, ValueError, AttributeError, got=path):
             content = load_json(path)
-        except ValueError as error:
-            raise ValueError(
-                f"Expected what `pate {stage.name}` wrote in {path}, got no JSON ({error}). {again}"
-            ) from None
-        try:
             state = StageState.from_dict(content)
-        except (ValueError, AttributeError):
-            raise ValueError(
-                f"Expected what `pate {stage.name}` wrote in {path}, got another content. {again}"
-            ) from None
         require(
             content.get("format") == FORMAT,
             "a run of this version of pate. Choose another run folder with `run`"
             f" (run={str(self.root)!r})",
             format=content.get("format"),
         )
+        wrong = [
+            name
+            for name, kind in (_OF_TEACHERS.items() if stage is TEACHERS_FIT else ())
+            if not isinstance(state.inputs.settings.get(name, ()), kind)
+        ]
+        require(not wrong, written, file=str(path), wrong=wrong)
         return state
 
     def missing_outputs(self, stage: Stage) -> list[str]:

@@ -1,4 +1,5 @@
 import json
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -18,6 +19,10 @@ from pate._labeling.runs.run import (
     StageChangedError,
     StageInputs,
 )
+
+TAUGHT = dict.fromkeys(["num_teachers", "start_from", "max_teachers_per_group"]) | {
+    "unit": "record"
+}
 
 
 def test_a_stage_from_begin_to_finish(tmp_path: Path) -> None:
@@ -96,7 +101,7 @@ def killed_at(monkeypatch: pytest.MonkeyPatch, step: int) -> None:
 
 def made(run: Run, stage: Stage, inputs: dict[str, str]) -> None:
     """Do a stage whose outputs tell the inputs that they were made from."""
-    if run.begin(stage, StageInputs(digests=inputs)):
+    if run.begin(stage, StageInputs(TAUGHT, inputs)):
         for output in stage.outputs:
             path = (
                 run.root / output / "file"
@@ -127,7 +132,7 @@ def test_killed_while_clearing_nothing_old_is_taken_for_new(stage: Stage, tmp_pa
         with pytest.MonkeyPatch.context() as patch:
             killed_at(patch, step)
             try:
-                run.begin(stage, StageInputs(digests={"x": "new"}))
+                run.begin(stage, StageInputs(TAUGHT, {"x": "new"}))
                 ended = True
             except _KilledError:
                 pass
@@ -211,27 +216,49 @@ def test_outputs_that_no_state_speaks_of_are_put_aside(tmp_path: Path) -> None:
 
 
 def test_files_made_from_something_else_are_refused_or_put_aside(tmp_path: Path) -> None:
-    Run(tmp_path).begin(TEACHERS_FIT, StageInputs())
+    Run(tmp_path).begin(TEACHERS_FIT, StageInputs(TAUGHT))
     chunk = tmp_path / TEACHERS_FIT.outputs[0] / "teachers_00000.pt"
     chunk.parent.mkdir()
     chunk.write_text("weights")
     with pytest.raises(
         ValueError, match=r"got teachers_00000.pt made from others. Do it again with `overwrite`"
     ):
-        Run(tmp_path).begin(TEACHERS_FIT, StageInputs(), foreign=[chunk.name])
+        Run(tmp_path).begin(TEACHERS_FIT, StageInputs(TAUGHT), foreign=[chunk.name])
     assert chunk.is_file()
-    assert Run(tmp_path, overwrite=True).begin(TEACHERS_FIT, StageInputs(), foreign=[chunk.name])
+    assert Run(tmp_path, overwrite=True).begin(
+        TEACHERS_FIT, StageInputs(TAUGHT), foreign=[chunk.name]
+    )
     assert not chunk.exists()
 
 
-def test_a_state_that_cannot_be_read(tmp_path: Path) -> None:
-    run, _ = student(tmp_path)
-    (tmp_path / STUDENT.state).write_text('{"finished": tr')
-    with pytest.raises(
-        ValueError, match=r"`pate student fit` wrote in .*student_fit.json, got no JSON"
-    ) as raised:
-        run.is_finished(STUDENT)
-    assert "\n" not in str(raised.value)
+@pytest.mark.parametrize(
+    ("stage", "content", "reason"),
+    [
+        (STUDENT, '{"finished": tr', "Expecting value"),
+        (STUDENT, "[]", "no attribute 'get'"),
+        (STUDENT, '{"config": {}, "inputs": "1f01"}', "(Expected inputs)"),
+        (TEACHERS_FIT, "{}", "(Expected config)"),
+        (TEACHERS_FIT, TAUGHT | {"max_teachers_per_group": "x"}, "wrong=['max_teachers_per_group"),
+        (
+            TEACHERS_FIT,
+            {},
+            "wrong=['num_teachers', 'unit', 'start_from', 'max_teachers_per_group']",
+        ),
+    ],
+)
+def test_a_state_that_is_not_one_is_refused(
+    stage: Stage, content: str | dict[str, object], reason: str, tmp_path: Path
+) -> None:
+    run = Run(tmp_path)
+    run.begin(stage, StageInputs(TAUGHT))
+    state = tmp_path / stage.state
+    if isinstance(content, dict):
+        content = json.dumps(json.loads(state.read_text()) | {"config": content})
+    state.write_text(content)
+    with pytest.raises(ValueError, match=rf"wrote\. Delete it, .*{re.escape(reason)}") as raised:
+        run.is_finished(stage)
+    assert str(state) in str(raised.value) and "\n" not in str(raised.value)
+    assert "1f01" not in str(raised.value)  # digests are private
 
 
 @pytest.mark.parametrize("change", [{}, {"format": 2}])
@@ -272,5 +299,5 @@ def test_a_private_folder_that_others_can_read_is_closed(tmp_path: Path) -> None
     run = Run(tmp_path / "run")
     run.private.mkdir(parents=True)
     run.private.chmod(0o755)
-    assert run.begin(TEACHERS_FIT, StageInputs())
+    assert run.begin(TEACHERS_FIT, StageInputs(TAUGHT))
     assert run.private.stat().st_mode & 0o777 == 0o700
