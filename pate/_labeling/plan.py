@@ -412,13 +412,14 @@ class RunPlan:
         The cost is in the ledger before the noise is drawn. Another call returns the same labels.
 
         Args:
-            say: is told the stages as they begin, and advice on labels.
+            say: is told the stages as they begin.
 
         Returns:
             the labels with their statement.
 
         Raises:
-            ValueError: in one line, if anything does not fit. Nothing is spent then.
+            ValueError: in one line, if anything does not fit, and nothing is spent then; or if no
+                query was answered, with what is spent.
         """
         self.check()
         self.rehearse()
@@ -435,8 +436,10 @@ class RunPlan:
                 done = stage()
                 if isinstance(done, StatedLabels):
                     labels = done
-                    for line in labels.advice:
-                        say(line)
+                    require(
+                        self.student is None or labels.answered.any(),
+                        f"an answer for the student to learn from. {labels.unanswered}",
+                    )
         return labels
 
     def fit_teachers(self, *, dry_run: bool = False) -> None:

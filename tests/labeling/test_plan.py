@@ -1,5 +1,6 @@
 """A run as one plan: its releases with their prices, its one source, and a finished run."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +12,11 @@ from pate._labeling.data.records import Records, Role
 from pate._labeling.runs.run import Run
 from pate._labeling.runs.vote_store import load_voters
 from pate._labeling.stages.teachers import load_plan
+from pate._labeling.stages.votes_import import votes_from
 from pate.accounting import read_ledger
-from pate.aggregators import ScoreVotes
+from pate.aggregators import ScoreVotes, StableTopK
 from pate.data import Arrays, PublicScaling
-from tests.conftest import make_arrays
+from tests.conftest import made_votes, make_arrays
 
 LABELS = LabelSettings(delta=1e-4, target_epsilon=3.0, noise_seed=1)
 STUDENT = StudentPlan()
@@ -109,3 +111,31 @@ def test_only_records_that_vote_tell_how_they_are_shifted(data: Arrays, tmp_path
     assert load_voters(Run(tmp_path / "run")).shifted
     plan_of(tmp_path / "other", data).execute()
     assert not load_voters(Run(tmp_path / "other")).shifted
+
+
+def test_a_run_without_an_answer_says_what_is_spent_and_what_helps(
+    data: Arrays, tmp_path: Path
+) -> None:
+    """Half of the teachers give each label: no gap is wide. The labels alone are no error."""
+    votes = made_votes(20)
+    assert votes.ballots is not None
+    split = np.broadcast_to(np.arange(20)[:, None] % 2, votes.ballots.shape).astype(np.uint8)
+    plan = RunPlan(
+        tmp_path / "run",
+        data,
+        imported=votes_from(replace(votes, ballots=split)),
+        labels=LabelSettings(
+            StableTopK(scale_gap=1.0, sigma_test=0.5, delta_test=1e-6),
+            delta=1e-3,
+            num_queries=80,
+            noise_seed=1,
+        ),
+        student=STUDENT,
+    )
+    with pytest.raises(
+        ValueError, match=r"student to learn .* None of 80 .* spent\. Fewer queries"
+    ):
+        plan.execute()
+    (line,) = plan.label().advice
+    assert line.startswith("None of 80 queries was answered, and epsilon = ")
+    assert len(read_ledger(plan.run.ledger_path).entries) == 1

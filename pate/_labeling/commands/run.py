@@ -89,9 +89,8 @@ def run_plan(plan: RunPlan, *, dry_run: bool = False) -> None:
         print(f"Run: {plan.root}. Nothing was written, and nothing was spent.")
         return
     with locked(plan.root):
-        plan.execute(partial(print, flush=True))
-    print()
-    print(_describe_run(plan.run), end="")
+        labels = plan.execute(partial(print, flush=True))
+    print("", _describe_run(plan.run), *labels.advice, sep="\n")
 
 
 def fit(
@@ -327,10 +326,11 @@ def _describe_run(run: Run) -> str:
     lines = [*describe_figures(load_json(path))] if path.is_file() else [_UNMEASURED]
     labels, stated, statement = (run.root / output for output in LABEL.outputs)
     content, ledger = Statement.read(stated), run.ledger_path
+    answered = f"answered {content['num_answered']} of {content['num_queries']}"
     if ledger.is_relative_to(Path.cwd()):
         ledger = ledger.relative_to(Path.cwd())
     places = {
-        "released labels": labels,
+        "released labels": f"{labels} ({answered})",
         "privacy statement": f"{statement} (with all formulas)",
         "predictions": f"pate predict {run.root / STUDENT.outputs[0] / MODEL} FILE",
         "ledger": f"{ledger} ({_LEDGERS[content['ledger']['counts']]})",
@@ -338,7 +338,7 @@ def _describe_run(run: Run) -> str:
     }
     lines += ["", content.guarantee, ""]
     lines += [f"{name + ':':<19}{place}" for name, place in places.items()]
-    return "\n".join(lines) + "\n"
+    return "\n".join(lines)
 
 
 def describe_figures(figures_of: Json) -> Iterator[str]:

@@ -86,6 +86,7 @@ def test_the_command_of_the_readme_pays_once(
     run = Path("runs", "stays")
     assert (run / "public" / "report.html").is_file() == ("report" in commands())
     assert f"pate run {run / 'recipe'} --run {run}" in said
+    assert re.search(r"labels\.npz \(answered (\d+) of \1\)$", said, flags=re.MULTILINE)
     labels = yaml.safe_load((run / "recipe" / "label.yaml").read_text())
     assert (labels["target_epsilon"], labels["delta"]) == (1.0, 1e-6)
     assert yaml.safe_load((run / "recipe" / "teachers.yaml").read_text())["unit"] == "group"
