@@ -23,6 +23,7 @@ from pate._labeling.aggregators.top_k import StableTopK
 from pate._core.accounting.cost import NeighboringRelation
 from pate._core.mechanisms.noise import private_generator
 from pate._labeling.votes.kinds import VoteShape, Votes
+from tests.statements import RECORDS
 
 folder, name, rounds, batch, max_epsilon = Path(sys.argv[1]), sys.argv[2], *map(int, sys.argv[3:5]), float(sys.argv[5])
 aggregator = StableTopK(scale_gap=20.0, sigma_test=10.0, delta_test=1e-9)
@@ -37,7 +38,7 @@ sys.stdin.readline()
 for _ in range(rounds):
     ledger = Ledger(folder / "ledger.sqlite")
     try:
-        release = ledger.reserve(events, count=batch, run=name, description="", seeded=False, budget=budget)
+        release = ledger.reserve(events, count=batch, run=name, description="", seeded=False, budget=budget, privacy_unit=RECORDS)
     except ValueError as error:
         print(error)
         break
