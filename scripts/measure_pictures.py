@@ -145,7 +145,7 @@ class Task(RunTask):
         with np.load(self.data) as arrays:
             np.savez(test, X=arrays["X"][arrays["split"] == TEST])
             truth = arrays["Y"][arrays["split"] == TEST]
-        call("predict", str(run), str(test), f"--output={output}")
+        call("predict", str(run), str(test), f"--output={output}", "--overwrite")
         with np.load(output) as predicted:
             return self.judged(predicted["probabilities"], predicted["probabilities"], truth)
 

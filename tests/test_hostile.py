@@ -112,7 +112,7 @@ def of_model(name: str) -> Callable[[Path], list[str]]:
         student = place / "run/public/student/model"
         sparse(student / name)
         np.savez(place / "x.npz", X=np.zeros((2, 6), np.float32))
-        return ["predict", f"{student}", f"{place}/x.npz", f"--output={place}/o.csv"]
+        return ["predict", f"{student}", f"{place}/x.npz", f"--output={place}/o.csv", "--overwrite"]
 
     return made
 
@@ -141,7 +141,13 @@ def of_samples(write: Callable[[Path], None], name: str = "x.npz") -> Callable[[
     def made(place: Path) -> list[str]:
         write(place / name)
         student = place / "run/public/student/model"
-        return ["predict", f"{student}", f"{place / name}", f"--output={place}/o.csv"]
+        return [
+            "predict",
+            f"{student}",
+            f"{place / name}",
+            f"--output={place}/o.csv",
+            "--overwrite",
+        ]
 
     return made
 
@@ -160,7 +166,7 @@ def of_picture(width: int, height: int, bits: int) -> Callable[[Path], list[str]
         save_file(arrays | {"departs": np.ones(4, np.bool_)}, student / "model.safetensors")
         folder.mkdir()
         picture(folder / "x.png", width, height, bits)
-        return ["predict", f"{student}", f"{folder}", f"--output={place}/o.csv"]
+        return ["predict", f"{student}", f"{folder}", f"--output={place}/o.csv", "--overwrite"]
 
     return made
 
@@ -256,7 +262,13 @@ def device(place: Path) -> list[str]:
     settings = place / "run/public/student/model/model.json"
     settings.unlink()
     settings.symlink_to("/dev/zero")
-    return ["predict", f"{settings.parent}", f"{place}/x.npz", f"--output={place}/o.csv"]
+    return [
+        "predict",
+        f"{settings.parent}",
+        f"{place}/x.npz",
+        f"--output={place}/o.csv",
+        "--overwrite",
+    ]
 
 
 HOSTILE: dict[str, Callable[[Path], list[str]]] = {

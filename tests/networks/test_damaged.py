@@ -178,13 +178,19 @@ def of_models(draw: Any, here: Path, place: Path, finished: Path) -> Iterator[li
     whole = draw(st.sampled_from(sorted(model.iterdir())))
     put(draw, model, whole)
     np.savez(here / "new.npz", X=np.zeros((3, 6)))
-    yield ["predict", str(model), str(here / "new.npz"), f"--output={here / 'p.csv'}"]
+    yield [
+        "predict",
+        str(model),
+        str(here / "new.npz"),
+        f"--output={here / 'p.csv'}",
+        "--overwrite",
+    ]
 
 
 def of_samples(draw: Any, here: Path, place: Path, finished: Path) -> Iterator[list[str]]:
     samples = put(draw, here, place / "new.npz")
     model = finished / "public" / "student" / "model"
-    yield ["predict", str(model), str(samples), f"--output={here / 'p.csv'}"]
+    yield ["predict", str(model), str(samples), f"--output={here / 'p.csv'}", "--overwrite"]
 
 
 def of_ledgers(draw: Any, here: Path, place: Path, finished: Path) -> Iterator[list[str]]:

@@ -123,6 +123,15 @@ def remove_drafts(files: Iterable[Path], names: Container[str] | None = None) ->
             shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
 
 
+def require_new(output: Path, *, overwrite: bool) -> None:
+    """Raise ``ValueError`` if an output is there that is not to be overwritten."""
+    require(
+        overwrite or not output.exists(),
+        "an output that is not there yet, or `overwrite`",
+        output=str(output),
+    )
+
+
 @contextmanager
 def output_errors(path: Path) -> Iterator[None]:
     """Turn an ``OSError`` while the output ``path`` is written into a one-line ``ValueError``."""

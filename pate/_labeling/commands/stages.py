@@ -22,7 +22,13 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from pate._core.files.reading import Json, read_arrays
-from pate._core.files.writing import atomic_write, cell, output_errors, write_arrays
+from pate._core.files.writing import (
+    atomic_write,
+    cell,
+    output_errors,
+    require_new,
+    write_arrays,
+)
 from pate._core.package import MissingExtraError, find
 from pate._core.validation import (
     AwaitedError,
@@ -461,10 +467,8 @@ def predict_files(
     """
     require_count(1, batch_size=batch_size)
     require(output.suffix in _FORMATS, "an output that ends in .csv or .npz", output=str(output))
-    skipped: list[str] = []
-    unknown: list[str] = []
+    skipped, unknown, identity = list[str](), list[str](), "id"
     samples: NDArray[Any] | list[str]
-    identity = "id"
     if source.is_dir():
         require(
             student.input.kind == "pictures",
@@ -622,6 +626,7 @@ def predict(
     batch_size: int = 256,
     device: str = "cpu",
     trust: bool = False,
+    overwrite: bool = False,
 ) -> None:
     """Predict the labels of new pictures, texts or arrays with an exported student, offline.
 
@@ -637,7 +642,9 @@ def predict(
         batch_size: samples at a time.
         device: where to compute, such as cuda.
         trust: run code of other packages that the model names.
+        overwrite: replace an output that is there.
     """
+    require_new(output, overwrite=overwrite)
     student = load_student(model, device=device, trust=trust)
     num_samples, skipped, unknown = predict_files(
         student,
@@ -679,6 +686,9 @@ def _labels(student: ExportedStudent) -> str:
 
 
 predict_main = partial(
-    run_command, "predict", predict, special={"--trust": FLAG, "--probabilities": FLAG}
+    run_command,
+    "predict",
+    predict,
+    special=dict.fromkeys(("--trust", "--probabilities", "--overwrite"), FLAG),
 )
 export_main = partial(run_command, "export", export, special={"--trust": FLAG})

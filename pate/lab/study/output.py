@@ -14,9 +14,16 @@ import numpy as np
 
 from pate._core.accounting.cost import format_exact
 from pate._core.files.reading import code_version
-from pate._core.files.writing import atomic_write, rendered, text_table, write_csv, write_text
+from pate._core.files.writing import (
+    atomic_write,
+    rendered,
+    require_new,
+    text_table,
+    write_csv,
+    write_text,
+)
 from pate._core.package import __version__
-from pate._labeling.commands.parsing import run_command
+from pate._labeling.commands.parsing import FLAG, run_command
 from pate._labeling.commands.places import find_study
 from pate.lab.study.study import FIGURES, PRIVATE, Study, StudyResult, run_study
 
@@ -122,10 +129,12 @@ def _draw_lines(
         axes.minorticks_off()
 
 
+_FILES = ("study.csv", "study.txt", "study.png")  # in the order in which they are written
+
+
 def write_study(folder: Path, result: StudyResult) -> list[Path]:
-    """Write all that a study gives, and return the files; parquet if pyarrow is installed."""
-    written = [folder / f"study.{suffix}" for suffix in ("csv", "txt", "png")]
-    table, text, picture = written
+    """Write all that a study gives, and return the files."""
+    written = table, text, picture = [folder / name for name in _FILES]
     write_csv(table, result.study.notice, result.rows)
     write_text(text, study_text(result))
     with atomic_write(picture) as file:
@@ -133,7 +142,9 @@ def write_study(folder: Path, result: StudyResult) -> list[Path]:
     return written
 
 
-def study(settings: Study, output: Path | None = None, workers: int = 1) -> StudyResult:
+def study(
+    settings: Study, output: Path | None = None, workers: int = 1, overwrite: bool = False
+) -> StudyResult:
     """Compare mechanisms at one price, over many k, epsilons, votes and seeds of the noise.
 
     Each has its own best noise for each target. A release is compared with the exact top k of its
@@ -145,6 +156,8 @@ def study(settings: Study, output: Path | None = None, workers: int = 1) -> Stud
         output: folder for study.csv, study.txt and study.png, and for the finished cells. None for
             private/study, or study for made-up and public votes.
         workers: number of processes, one for each core at most.
+        overwrite: replace what a finished study left there. Cells that are there are not made
+            again.
 
     Returns:
         The written rows.
@@ -152,12 +165,11 @@ def study(settings: Study, output: Path | None = None, workers: int = 1) -> Stud
     Raises:
         ValueError: on votes or a target that a mechanism cannot serve, before the first release.
     """
-    default = Path("private/study" if settings.notice == PRIVATE else "study")
-    folder = default if output is None else Path(output)
+    folder = Path(output or ("private/study" if settings.notice == PRIVATE else "study"))
+    require_new(folder / _FILES[-1], overwrite=overwrite)
     result = run_study(settings, folder, workers=workers)
     written = write_study(folder, result)
-    print(study_text(result), end="")
-    print(f"\n{', '.join(map(str, written))}")
+    print(study_text(result), ", ".join(map(str, written)), sep="\n")
     return result
 
 
@@ -166,4 +178,4 @@ def study_main(args: Sequence[str]) -> None:
     words = [*args]
     if words and not words[0].startswith("-"):
         words[:1] = ["--config", find_study(words[0])]
-    run_command("study", study, words, grouped={"settings": Study})
+    run_command("study", study, words, grouped={"settings": Study}, special={"--overwrite": FLAG})

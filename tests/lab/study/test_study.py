@@ -187,3 +187,15 @@ def test_the_page_has_a_study_of_two_k_and_six_mechanisms(
     assert stopped.value.code == 0
     printed = yaml.safe_load(capsys.readouterr().out)
     assert len(printed["mechanisms"]) == 6 and printed["k"] == [2, 5]
+
+
+def test_a_finished_study_is_not_overwritten_silently(
+    histogram: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "study"
+    folder.mkdir()
+    (folder / "study.png").write_text("a figure")
+    words = ["--mechanisms=[Peeling]", "--k=[1]", "--epsilons=[1]", f"--counts=[{histogram}]"]
+    assert cli.main(["study", *words, f"--output={folder}"]) == 2
+    assert "not there yet, or --overwrite, got output=" in capsys.readouterr().err
+    assert [path.name for path in folder.iterdir()] == ["study.png"]

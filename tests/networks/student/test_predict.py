@@ -65,7 +65,10 @@ def test_a_folder_of_pictures(
         and "within/a, b.JPG" in rows
     )
     assert (np.array(list(rows.values())) == student.predict(paths)).all()
-    assert cli.main(["predict", str(model), str(folder), "--probabilities=true"]) == 0
+    again = ["predict", str(model), str(folder), "--probabilities=true"]
+    assert cli.main(again) == 2 and read(tmp_path / "predictions.csv") == (head, rows)
+    assert "or --overwrite, got output='predictions.csv'" in capsys.readouterr().err
+    assert cli.main([*again, "--overwrite"]) == 0
     found = np.array(list(read(tmp_path / "predictions.csv")[1].values()))
     assert np.abs(found - student.predict_proba(paths)).max() < 2e-6
 
