@@ -107,11 +107,10 @@ def require(condition: object, requirement: str, **got: Any) -> None:
     """
     if not condition:
         # show 40, not np.int64(40)
-        plain = {
-            name: value.item() if isinstance(value, np.generic) else value
+        values = ", ".join(
+            f"{name}={value.item() if isinstance(value, np.generic) else value!r}"
             for name, value in got.items()
-        }
-        values = ", ".join(f"{name}={value!r}" for name, value in plain.items())
+        )
         raise ValueError(f"Expected {requirement}" + (f", got {values}" if values else ""))
 
 
@@ -190,7 +189,25 @@ def require_positive(**values: float) -> None:
     >>> require_positive(sigma=2.0)
     """
     for name, value in values.items():
-        require(_is_real(value) and value > 0, f"{name} > 0", **{name: value})
+        require(is_real(value) and value > 0, f"{name} > 0", **{name: value})
+
+
+def require_not_negative(**values: float) -> None:
+    """Raise ``ValueError`` unless each value is a finite number, and none is below zero.
+
+    >>> require_not_negative(min_lead=0.0)
+    """
+    for name, value in values.items():
+        require(is_real(value) and value >= 0, f"{name} >= 0", **{name: value})
+
+
+def require_flag(**values: bool) -> None:
+    """Raise ``ValueError`` unless each value is True or False.
+
+    >>> require_flag(soft=True)
+    """
+    for name, value in values.items():
+        require(isinstance(value, bool | np.bool_), f"{name} True or False", **{name: value})
 
 
 def require_in_open_unit_interval(**values: float) -> None:
@@ -199,7 +216,7 @@ def require_in_open_unit_interval(**values: float) -> None:
     >>> require_in_open_unit_interval(delta=1e-6)
     """
     for name, value in values.items():
-        require(_is_real(value) and 0 < value < 1, f"0 < {name} < 1", **{name: value})
+        require(is_real(value) and 0 < value < 1, f"0 < {name} < 1", **{name: value})
 
 
 def require_count(minimum: int, **values: float) -> None:
@@ -253,9 +270,12 @@ def require_label_names(what: str, names: Iterable[str]) -> None:
     """
     listed = list(names)
     for name in listed:
-        length = f"{what} of 1 to {_MOST_LETTERS} characters"
-        require(len(name) <= _MOST_LETTERS, length, characters=len(name))
-        require(name.strip(), length, name=name)
+        require(
+            name.strip() and len(name) <= _MOST_LETTERS,
+            f"{what} of 1 to {_MOST_LETTERS} characters",
+            name=name[:80],
+            characters=len(name),
+        )
         require(
             not any(category(sign) in _UNSHOWN for sign in name),
             f"{what} without control characters, line breaks and lone surrogates",
@@ -306,7 +326,8 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     return f"; did you mean {' or '.join(close)}?" if close else ""
 
 
-def _is_real(value: object) -> bool:
+def is_real(value: object) -> bool:
+    """Return whether a value is a finite number, and no truth value."""
     try:
         return math.isfinite(value) and not isinstance(value, bool)  # type: ignore[arg-type]
     except (TypeError, OverflowError):

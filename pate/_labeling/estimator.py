@@ -35,6 +35,7 @@ from pate._core.validation import (
     given,
     require,
     require_count,
+    require_flag,
     require_given,
     require_label_names,
     require_positive,
@@ -193,6 +194,7 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unus
             ValueError: in one line, if anything does not fit. Nothing is spent then.
         """
         require_positive(epsilon=self.epsilon)
+        require_flag(copies=self.copies, shifted=self.shifted)
         require_count(2, **given(n_teachers=self.n_teachers))
         require(not self.shifted or self.teacher is None, "no `teacher` with shifted samples")
         content = self._content(X, Y, X_public, groups=groups)

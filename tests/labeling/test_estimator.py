@@ -182,6 +182,8 @@ def test_rows_of_private_records_are_no_public_samples(
     public = np.concatenate((X[:copied], X[200 : 400 - copied]))
     with pytest.raises(ValueError, match=r"^Expected X_public that are no rows of X: [^\n]*\)$"):
         classifier.fit(X[:200], Y[:200], X_public=public)
+    with pytest.raises(ValueError, match=r"^Expected copies True or False, got copies=nan$"):
+        classifier.set_params(copies=np.nan).fit(X[:200], Y[:200], X_public=public)
     classifier.set_params(copies=True).fit(X[:200], Y[:200], X_public=public)
 
 

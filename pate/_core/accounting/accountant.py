@@ -40,6 +40,7 @@ from pate._core.accounting.events import BoundedRangeEvent, FailureEvent, PureDP
 from pate._core.validation import (
     FloatArray,
     IntArray,
+    is_real,
     require,
     require_count,
     require_in_open_unit_interval,
@@ -397,7 +398,11 @@ class RDPAccountant:
         >>> f"{accountant.compose(votes, 100).get_delta(epsilon=2.0):.1e}"
         '9.4e-06'
         """
-        require(not math.isnan(epsilon) and epsilon >= 0, "epsilon >= 0", epsilon=epsilon)
+        require(
+            epsilon == math.inf or (is_real(epsilon) and epsilon >= 0),
+            "epsilon >= 0",
+            epsilon=epsilon,
+        )
         if not self._events:
             return 0.0
         return min(1.0, *(each.get_delta(self._composed(), epsilon) for each in TIGHTEST))

@@ -61,7 +61,14 @@ from pate._core.mechanisms.exact_choice import (
     rank,
 )
 from pate._core.mechanisms.noise import ChoiceNoise, require_noise
-from pate._core.validation import FloatArray, IntArray, Rows, read_only, require
+from pate._core.validation import (
+    FloatArray,
+    IntArray,
+    Rows,
+    is_real,
+    read_only,
+    require,
+)
 
 
 def head_sums(
@@ -401,7 +408,7 @@ class CanonicalMechanism(TopKMechanism):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require(0 <= self.gamma <= 1, "0 <= gamma <= 1", gamma=self.gamma)
+        require(is_real(self.gamma) and 0 <= self.gamma <= 1, "0 <= gamma <= 1", gamma=self.gamma)
         require_noise(ChoiceNoise, noise=self.noise)
         require(
             self.loss in get_args(CanonicalLoss),

@@ -44,6 +44,7 @@ from pate._core.validation import (
     Rows,
     require,
     require_count,
+    require_flag,
     require_in_open_unit_interval,
 )
 
@@ -309,6 +310,7 @@ class TopStable(DomainMechanism):
     """
 
     noise_parameters: ClassVar[tuple[str, ...]] = ("scale_threshold", "scale_gap", "scale_peel")
+    checks: ClassVar[Checks] = {"fallback": require_flag}
 
     scale_threshold: float
     scale_gap: float
@@ -317,7 +319,7 @@ class TopStable(DomainMechanism):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require(self.delta < self.kbar / 2, f"delta < kbar / 2 = {self.kbar / 2}", delta=self.delta)
+        require(2 * self.delta < self.kbar, "delta < kbar / 2", delta=self.delta, kbar=self.kbar)
 
     @classmethod
     def defaults(cls, case: Case) -> Sequence[Mapping[str, Any]]:

@@ -56,9 +56,11 @@ from pate._core.validation import (
     FloatArray,
     IntArray,
     Rows,
+    expecting,
     given,
     require,
     require_count,
+    require_flag,
     require_in_open_unit_interval,
     require_positive,
 )
@@ -306,11 +308,12 @@ def _require_weight(**weights: int | None) -> None:
 
 def _require_below_infinity(**regularizers: Sequence[float] | None) -> None:
     for name, values in given(**regularizers).items():
-        numbers = np.asarray(values, dtype=np.float64)
+        with expecting(f"numbers in {name}", TypeError, ValueError, OverflowError):
+            numbers = np.asarray(values, dtype=np.float64)
         require(
-            (numbers < math.inf).all(),
-            f"a {name} below infinity",
-            **{name: tuple(numbers.tolist())},
+            numbers.ndim == 1 and (numbers < math.inf).all(),
+            f"a {name} of numbers below infinity",
+            **{name: numbers.tolist()},
         )
 
 
@@ -353,7 +356,9 @@ class GapChoice(ScoreMechanism[IntArray]):
 
     noise_parameters: ClassVar[tuple[str, ...]] = ("scale",)
     checks: ClassVar[Checks] = {
+        "num_labels": partial(require_count, 1),
         "noise": partial(require_noise, GapNoise),
+        "allow_empty": require_flag,
         "kbar": _require_rank,
         "majority_weight": _require_weight,
         "regularizer": _require_below_infinity,
@@ -369,7 +374,6 @@ class GapChoice(ScoreMechanism[IntArray]):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require_count(1, num_labels=self.num_labels)
         require(
             self.allow_empty or self.num_labels > 1,
             "at least two labels without the empty and the full set",
@@ -378,10 +382,9 @@ class GapChoice(ScoreMechanism[IntArray]):
         require_within(self.num_labels, **given(kbar=self.kbar))
         if self.regularizer is not None:
             values = np.asarray(self.regularizer, dtype=np.float64)
-            num_gaps = self.num_labels + 1
             require(
-                values.shape == (num_gaps,),
-                f"a regularizer of {num_gaps} numbers",
+                len(values) == self.num_labels + 1,
+                f"a regularizer of {self.num_labels + 1} numbers",
                 shape=values.shape,
             )
             regularizer = tuple(values.tolist())
@@ -524,7 +527,11 @@ class StabilityTest(Mechanism[BoolArray]):
     """
 
     noise_parameters: ClassVar[tuple[str, ...]] = ("sigma",)
-    checks: ClassVar[Checks] = {"delta_test": require_in_open_unit_interval}
+    checks: ClassVar[Checks] = {
+        "delta_test": require_in_open_unit_interval,
+        **dict.fromkeys(("shift", "num_teachers", "window"), _require_rank),
+        "sensitivity": require_positive,
+    }
 
     delta_test: float
     shift: float
@@ -535,10 +542,6 @@ class StabilityTest(Mechanism[BoolArray]):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require_count(
-            1, **given(shift=self.shift, num_teachers=self.num_teachers, window=self.window)
-        )
-        require_positive(sensitivity=self.sensitivity)
         require(
             float(self.sensitivity).is_integer(),
             "an integer sensitivity",

@@ -55,7 +55,9 @@ from pate._core.validation import (
     Rows,
     require,
     require_count,
+    require_flag,
     require_in_open_unit_interval,
+    require_not_negative,
 )
 
 
@@ -67,6 +69,7 @@ class GapMechanism(ScoreMechanism[Released_co]):
     checks: ClassVar[Checks] = {
         "delta_test": require_in_open_unit_interval,
         "noise": GapChoice.checks["noise"],
+        "allow_empty": require_flag,
     }
 
     num_teachers: int
@@ -276,11 +279,6 @@ class StableTopKMechanism(GapMechanism[tuple[BoolArray, BoolArray]]):
         return Law(chances, places[:, None] < ranks[:, None], nothing)
 
 
-def _require_penalty(**penalties: float) -> None:
-    for name, penalty in penalties.items():
-        require(math.isfinite(penalty) and penalty >= 0, f"{name} >= 0", **{name: penalty})
-
-
 class FixedTopK(NamedTuple):
     """The release of a `FixedTopKMechanism`."""
 
@@ -333,7 +331,12 @@ class FixedTopKMechanism(GapMechanism[FixedTopK]):
     """
 
     noise_parameters: ClassVar[tuple[str, ...]] = ("scale_gap", "sigma_test", "scale_peel")
-    checks: ClassVar[Checks] = {"k": partial(require_count, 1), "rank_penalty": _require_penalty}
+    checks: ClassVar[Checks] = {
+        "k": partial(require_count, 1),
+        "rank_penalty": require_not_negative,
+        "fallback": require_flag,
+        "scale_noise_with_rounds": require_flag,
+    }
 
     k: int
     rank_penalty: float
@@ -342,12 +345,12 @@ class FixedTopKMechanism(GapMechanism[FixedTopK]):
     scale_noise_with_rounds: bool = False
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         require(
             self.k <= self.num_labels,
             f"k <= {self.num_labels} for {self.num_labels} labels",
             k=self.k,
         )
-        super().__post_init__()
 
     @classmethod
     def defaults(cls, case: Case) -> Sequence[Mapping[str, Any]]:

@@ -34,6 +34,7 @@ from pate._core.validation import (
     expecting,
     require,
     require_count,
+    require_flag,
     require_given,
     require_in_open_unit_interval,
     require_positive,
@@ -152,6 +153,9 @@ class Aggregator(Completable, ABC):
         )
         for field in fields(self):
             require_made(field.name, getattr(self, field.name))
+        # an annotation is a text in modules that import annotations from __future__
+        flags = [field.name for field in fields(self) if field.type in ("bool", bool)]
+        require_flag(**{name: getattr(self, name) for name in flags})
         scales = {name: getattr(self, name) for name in self.noise_parameters}
         require_positive(**scales)
         for name, scale in scales.items():

@@ -22,6 +22,7 @@ from pate._core.validation import (
     FloatArray,
     IntArray,
     UInt8Array,
+    expecting,
     require,
     require_given,
     require_positive,
@@ -390,7 +391,8 @@ class Rounds(Aggregator):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        object.__setattr__(self, "rounds", tuple(self.rounds))
+        with expecting("a list of aggregators in `rounds`", TypeError):
+            object.__setattr__(self, "rounds", tuple(self.rounds))
         require(self.rounds, "at least one round", rounds=self.rounds)
         for i, aggregator in enumerate(self.rounds):
             relation, setting = aggregator.neighboring_relation, f"rounds[{i}].neighboring_relation"

@@ -40,7 +40,7 @@ from pate._core.validation import (
     given,
     require,
     require_count,
-    require_positive,
+    require_not_negative,
 )
 from pate._labeling.aggregators.base import Aggregator, Outlook, Release, predictions_of
 from pate._labeling.votes.kinds import Counts, MaskedTotal, Need, VoteShape
@@ -90,8 +90,7 @@ class NoisyVotes(Aggregator):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.min_lead != 0:
-            require_positive(min_lead=self.min_lead)
+        require_not_negative(min_lead=self.min_lead)
 
     @classmethod
     def defaults(cls, outlook: Outlook) -> Sequence[Mapping[str, Any]]:

@@ -17,7 +17,13 @@ from scipy.special import expit, logit, softmax
 from pate._core.accounting.cost import NeighboringRelation
 from pate._core.accounting.events import Event, GaussianEvent
 from pate._core.mechanisms.noise import add_gaussian
-from pate._core.validation import BoolArray, FloatArray, require, require_positive
+from pate._core.validation import (
+    BoolArray,
+    FloatArray,
+    expecting,
+    require,
+    require_positive,
+)
 from pate._labeling.aggregators.base import Aggregator, Release, features_of
 from pate._labeling.aggregators.clipped_votes import (
     MEDIAN_ERRORS,
@@ -556,10 +562,13 @@ class ScoreVotes(Aggregator):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        purposes = get_args(Purpose)
-        known = f"a purpose among {', '.join(purposes)}"
-        require(self.purpose in purposes, known, purpose=self.purpose)
-        object.__setattr__(self, "rounds", tuple(self.rounds))
+        require(
+            self.purpose in get_args(Purpose),
+            f"a purpose among {', '.join(get_args(Purpose))}",
+            purpose=self.purpose,
+        )
+        with expecting("a list of shares in `rounds`", TypeError):
+            object.__setattr__(self, "rounds", tuple(self.rounds))
         require_positive(**{f"rounds[{i}]": share for i, share in enumerate(self.rounds)})
         require(abs(sum(self.rounds) - 1) < 1e-9, "rounds that add up to 1", rounds=self.rounds)
 

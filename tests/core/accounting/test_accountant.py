@@ -89,9 +89,9 @@ def test_delta_of_an_infinite_or_impossible_epsilon() -> None:
     assert total.get_delta(math.inf) == pytest.approx(2e-7)
     assert accountant((gaussian(1e-3), 1)).get_delta(0.0) <= 1
     assert accountant().get_delta(0.0) == 0
-    for wrong in (-0.1, math.nan):
+    for wrong in (-0.1, math.nan, True, "1", [1.0], 10**400):
         with pytest.raises(ValueError, match="Expected epsilon >= 0, got"):
-            total.get_delta(wrong)
+            total.get_delta(wrong)  # type: ignore[arg-type]
 
 
 # delta0

@@ -32,7 +32,7 @@ class TestNoisyVotes(AggregatorContract):
         return gaussian_labels_law([h - votes.num_teachers / 2 for h in counts(votes)], self.sigma)
 
     def malformed(self) -> list[dict[str, Any]]:
-        return [{"sigma_votes": float("inf")}]
+        return [{"sigma_votes": float("inf")}, {"soft": float("nan")}, {"soft": 1}]
 
     def test_hard_labels_are_those_of_the_soft_release(self) -> None:
         votes = Votes.from_counts(np.random.default_rng(0).integers(0, 9, (500, 5)), 8)

@@ -109,6 +109,7 @@ class TestRounds(BatchContract):
         around = ClippedVotes(multiplier_clipped=1.0, around_predictions=True)
         return [
             {"rounds": ()},
+            {"rounds": 1},
             {"rounds": (around,)},
             {"rounds": (NoisyVotes(sigma_votes=1.0, neighboring_relation=other),)},
         ]

@@ -42,6 +42,7 @@ class TestSiloVotes(AggregatorContract):
                 {"colluding": 0},
                 {"colluding": 1, "dropouts": 2},
                 {"dropouts": -1},
+                {"single_sums": float("nan")},
             ),
             {"silos": 5, "colluding": 1, "dropouts": 2},
             {"silos": 5, "colluding": 1, "dropouts": 2, "single_sums": True},

@@ -44,7 +44,8 @@ class TestStableTopK(Drawn, AggregatorContract):
         return oracles.softmax(gaps / self.scale)
 
     def malformed(self) -> list[dict[str, Any]]:
-        return [{"delta_test": bad} for bad in (0, 1, -1e-9, float("nan"))]
+        bad = (0, 1, -1e-9, float("nan"), [1e-9])
+        return [*({"delta_test": each} for each in bad), {"allow_empty": "no"}]
 
 
 @pytest.mark.slow
@@ -89,6 +90,8 @@ class TestStableTopKPreferring(Bound, TestStableTopK):
     def malformed(self) -> list[dict[str, Any]]:
         bad: list[dict[str, Any]] = [
             {"regularizer": (0.0, float("inf"))},
+            {"regularizer": 0.5},
+            {"regularizer": (0.0, 10**400)},
             {"kbar": 0},
             {"kbar": 1.5},
         ]
@@ -179,7 +182,8 @@ class TestFixedStableTopK(Drawn, AggregatorContract):
             {"k": 0},
             {"k": 1.5},
             {"rank_penalty": -1.0},
-            {"rank_penalty": float("nan")},
+            *({"rank_penalty": bad} for bad in (float("nan"), "1", [1.0], 10**400)),
+            {"fallback": "no"},
             {"delta_test_fixed": 1.0},
         ]
 

@@ -53,7 +53,13 @@ class TestCanonical(Bound, _TopK):
         return sets_law(oracles.sets(3, self.k), oracles.softmax(utilities / self.scale), 3)
 
     def malformed(self) -> list[dict[str, Any]]:
-        return [*super().malformed(), {"gamma": -0.1}, {"gamma": 1.1}, {"loss": "paper"}]
+        return [
+            *super().malformed(),
+            {"gamma": -0.1},
+            {"gamma": 1.1},
+            {"gamma": "1"},
+            {"loss": "paper"},
+        ]
 
 
 class TestPeelingOne(Bound, _TopK):
