@@ -220,8 +220,7 @@ def open_run(
 
 def require_ledger(run: Run) -> None:
     """Raise ``ValueError`` if the ledger that a run began with is missing, and so is its cost."""
-    path = run.ledger_path
-    if path.exists():
+    if run.ledger_path.exists():
         return
     spent = labels_file(run).exists() or run.state(LABEL) is not None
     first = first_stage(run)
@@ -229,11 +228,17 @@ def require_ledger(run: Run) -> None:
     shared = run.inputs_of(first).settings.get("ledger") is not None
     finished = run.is_finished(first) and load_ledger(run.root) == run.ledger
     expected = (spent or shared) if run.ledger is None else finished
+    if expected:
+        require_present_ledger(run)
+
+
+def require_present_ledger(run: Run) -> None:
+    """Raise ``ValueError`` if the ledger of a run is missing."""
     require(
-        not expected,
+        run.ledger_path.exists(),
         f"the ledger of {run.root} where it was; if it was moved, name its place by `ledger:` in"
         f" {run.data_config}",
-        missing=str(path),
+        missing=str(run.ledger_path),
     )
 
 

@@ -51,6 +51,7 @@ from pate._labeling.commands.parsing import run_command
 from pate._labeling.commands.run import describe_verdict
 from pate._labeling.data.records import Features, Role
 from pate._labeling.data.source import DataSource
+from pate._labeling.release.between_runs import require_present_ledger
 from pate._labeling.runs.released import ReleasedLabels
 from pate._labeling.runs.run import (
     LABEL,
@@ -72,7 +73,7 @@ class Released:
         labels: the released labels.
         statement: the statement that was made with them.
         today: the same statement on all releases now in the ledger.
-        book: the content of the ledger. None if it is not available.
+        book: the content of the ledger.
         features: features of the queried samples, in the order of the queries. None if they are not
             available.
     """
@@ -80,7 +81,7 @@ class Released:
     labels: ReleasedLabels
     statement: Statement
     today: Statement
-    book: LedgerSnapshot | None
+    book: LedgerSnapshot
     features: Features | None
 
 
@@ -121,11 +122,12 @@ class Findings:
 def read_findings(root: Path) -> Findings:
     """Read the public files of the run in ``root``, its public records and its ledger.
 
-    Records or a ledger that are not available are left out, with a line on stderr that says why.
+    Records that are not available are left out, with a line on stderr that says why.
 
     Raises:
-        ValueError: if ``root`` is no run, a file is damaged, an epsilon of the statement does not
-            follow from its events, or the statement belongs to other labels or another ledger.
+        ValueError: if ``root`` is no run, the ledger of its labels is missing, a file is damaged,
+            an epsilon of the statement does not follow from its events, or the statement belongs to
+            other labels or another ledger.
     """
     source, ledger = read_locations(root)
     run = Run(root, ledger=ledger)
@@ -152,17 +154,11 @@ def _read_released(run: Run, source: DataSource | None) -> Released | None:
     labels = ReleasedLabels.read(path)
     statement = Statement.read(stated)
     statement.verify(released=path, facts=labels.facts)
-    book, today = None, statement
-    if run.ledger_path.is_file():
-        book = read_ledger(run.ledger_path)
-        today = statement.today(book)
-    else:
-        print(
-            f"pate report: the ledger is not at {run.ledger_path}; the statement lists its"
-            " releases",
-            file=sys.stderr,
-        )
-    return Released(labels, statement, today, book, _public_features(source, labels.ids))
+    require_present_ledger(run)  # it counts the releases since
+    book = read_ledger(run.ledger_path)
+    return Released(
+        labels, statement, statement.today(book), book, _public_features(source, labels.ids)
+    )
 
 
 def _public_features(source: DataSource | None, ids: StrArray) -> Features | None:

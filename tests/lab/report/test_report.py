@@ -173,6 +173,13 @@ def test_a_statement_that_does_not_follow_is_refused(copied: Path, capsys: Captu
     assert "Expected the file of release 1, of sha256" in refused(capsys, str(copied))
 
 
+def test_a_missing_ledger_stops_it(copied: Path, capsys: Captured) -> None:
+    """Releases since would not be counted."""
+    (copied / "ledger.sqlite").unlink()
+    assert "Expected the ledger of" in refused(capsys, str(copied))
+    assert not (copied / "public" / "report.html").exists()
+
+
 def test_a_misspelled_ledger_is_no_new_one(copied: Path, capsys: Captured) -> None:
     """Without a word, the run would have had a budget of its own."""
     text = (copied / "data.yaml").read_text()
