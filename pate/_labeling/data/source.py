@@ -36,6 +36,7 @@ from pate._core.validation import (
     given,
     require,
     require_distinct,
+    require_flag,
     require_given,
     require_in_open_unit_interval,
     require_label_names,
@@ -92,6 +93,9 @@ class DataSource(RecordsInitArgs, ABC):
     is_audit: ClassVar[bool] = False
     grouping: str = "group"
     shifted: bool = False
+    permanent_ids: bool
+    unknown_labels: bool
+    copies: bool
 
     def __init__(
         self,
@@ -101,10 +105,10 @@ class DataSource(RecordsInitArgs, ABC):
         unknown_labels: bool = False,
         copies: bool = False,
     ) -> None:
+        require_flag(permanent_ids=permanent_ids, unknown_labels=unknown_labels, copies=copies)
         self.feature_map = features
-        self.permanent_ids = permanent_ids
-        self.unknown_labels = unknown_labels
-        self.copies = copies
+        # a property of a subclass goes before its setting
+        vars(self).update(permanent_ids=permanent_ids, unknown_labels=unknown_labels, copies=copies)
         self._records: dict[Role, Records] = {}
         self._compared: tuple[str | None, ...] = ()  # identities of files among which are no copies
 
@@ -139,8 +143,11 @@ class DataSource(RecordsInitArgs, ABC):
         """
         if role not in self._records:
             records = self._raw(role)
-            by = " (`test_fraction` takes a share of the public ones)" if role is Role.TEST else ""
-            require(len(records) > 0, f"at least one {role.value} record{by}")
+            require(
+                len(records) > 0,
+                f"at least one {role.value} record"
+                + " (`test_fraction` takes a share of the public ones)" * (role is Role.TEST),
+            )
             if self.feature_map is not None:
                 public = records if role is Role.PUBLIC else self.load(Role.PUBLIC)
                 fitted = self.feature_map.fit(public.features.once())
@@ -511,8 +518,10 @@ def roles_of(
 
 def _label_names(arrays: Mapping[str, NDArray[Any]], *, source: str) -> StrArray:
     num_labels = arrays["Y"].shape[-1] if arrays["Y"].ndim else 0
-    default = np.array([f"label_{j}" for j in range(num_labels)])
-    names = as_text(arrays.get("label_names", default), name="label_names")
+    names = as_text(
+        arrays.get("label_names", np.array([f"label_{j}" for j in range(num_labels)])),
+        name="label_names",
+    )
     require(
         len(names) == num_labels, f"{num_labels} label_names in {source}", label_names=len(names)
     )

@@ -94,3 +94,16 @@ def test_integers_are_ids_like_texts(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="ids that stay"):
         in_arrays(tmp_path, np.arange(ROWS).tolist()).require_distinct()
     in_arrays(tmp_path, np.arange(500, 500 + ROWS).tolist()).require_distinct()
+
+
+class Register(Arrays):
+    """A source whose author says what its settings would."""
+
+    permanent_ids = copies = unknown_labels = property(lambda source: True)
+
+
+def test_a_property_of_a_source_goes_before_its_setting(tmp_path: Path) -> None:
+    in_arrays(tmp_path, NUMBERED["from 0"])
+    Register(tmp_path / "data.npz").require_distinct()
+    with pytest.raises(ValueError, match=r"^Expected copies True or False, got copies=nan$"):
+        in_arrays(tmp_path, NAMES["names"], copies=np.nan)
