@@ -46,7 +46,8 @@ class Learning:
     Attributes:
         prior_logits: prior variances of a label's logits to choose from, by which slopes along all
             directions of a part vary alike: none, and all that could matter. Labels that a line
-            separates, along a narrow direction, have the largest ones.
+            separates, along a narrow direction, have the largest ones. Near 1 they are likely.
+        least_logits: the variance that is as likely as none.
         constant: the least and the largest entry of a ballot that is the same for all samples. With
             1, levels would have half of a ballot's squared norm, and a seventeenth is enough.
         penalty: the variance, in mean variances, from which on a direction is asked with half of
@@ -66,6 +67,7 @@ class Learning:
     """
 
     prior_logits: tuple[float, ...] = (0.0, *np.geomspace(0.1, 1e6, 29).tolist())
+    least_logits: float = 0.04
     constant: tuple[float, float] = (0.05, 0.25)
     penalty: float = 4.0
     ratio_deviation: float = 0.5
@@ -386,8 +388,9 @@ def _shrinkage(
     """Return shrinkage ``[R, C]`` of estimates with ``noise`` variances, evidence ``[C]``, and all.
 
     It is the mean over a Gaussian prior's variances, weighted by their likelihood, in which the
-    mean log-likelihood of all labels counts as one label more. Evidence for slopes is twice the
-    largest gain in log-likelihood over slopes of 0: of each label, and of one variance for all.
+    mean log-likelihood of all labels counts as one label more, and by a half-Cauchy prior of their
+    roots (Gelman (2006)). Evidence for slopes is twice the largest gain in log-likelihood over
+    slopes of 0: of each label, and of one variance for all.
     """
     squares, priors = estimates**2, np.multiply.outer(LEARNING.prior_logits, unit)
     losses = np.array(
@@ -395,7 +398,9 @@ def _shrinkage(
     )
     together = losses + losses.mean(axis=1, keepdims=True)
     chosen = np.argmin(together, axis=0)
-    parts = zip(priors, softmax(-together / 2, axis=0), strict=True)
+    deviations = np.sqrt(np.maximum(LEARNING.prior_logits, LEARNING.least_logits))[:, None]
+    likely = softmax(-together / 2 - np.log(deviations + 1 / deviations), axis=0)
+    parts = zip(priors, likely, strict=True)
     shrinkage = sum(weight * (prior / (prior + noise)) for prior, weight in parts)
     gains = losses[0] - losses
     evidence = gains[chosen, np.arange(len(chosen))]
@@ -479,7 +484,8 @@ class ScoreVotes(Aggregator):
     normal prior of mean 1 and deviation 1/2, by which its estimates are divided. The release holds
     their mean, weighted by the precision with which rounds tell them (``variance_ratio``). Linear
     answers are the posterior mean of all rounds under Gaussian priors, weighted by how likely these
-    variances of its logits are for the label and, counted as one label more, for all labels. The
+    variances of its logits are for the label and, counted as one label more, for all labels: where
+    noise tells little, variances near 1 are. The
     student is logistic: its moments on public samples are those that the rounds tell, its small
     slopes are shrunk as those of the linear answers, and these pull it towards their own logistic
     fit where public samples are few or noise is large. The first round gives each direction the
