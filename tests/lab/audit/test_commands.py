@@ -130,10 +130,10 @@ def test_all_that_is_printed_and_shared_is_equal_on_neighbors(
 ) -> None:
     def outputs(name: str, kept: list[ForcedGenerator] | None, *more: str) -> Any:
         """Return the draws, and all that commands print and leave in public/."""
-        here, draws, numbers = tmp_path / "here", list[ForcedGenerator](), count()
+        here, draws, numbers = tmp_path / "here", list[ForcedGenerator](), count(161)
         here.mkdir()
         monkeypatch.chdir(here)
-        monkeypatch.setattr(secrets, "token_hex", lambda n=8: f"{next(numbers):0{2 * n}x}")
+        monkeypatch.setattr(secrets, "token_hex", lambda n=8: f"{next(numbers):02x}" * n)
         (here / "data.yaml").write_text(f"data:\n  class_path: {write(here)}\nledger: one.sqlite\n")
         (here / "recipe").mkdir()
         for file, text in (

@@ -91,6 +91,7 @@ def test_totals_hold_for_whom_they_are_printed(whom: Whom, name: str, table: Pat
             table,
             "second",
             Partial(NoisyVotes),
+            epsilon=4.0,
             num_teachers=TEACHERS,
             start_from=str(table / "first"),
         )

@@ -10,7 +10,7 @@ import pytest
 
 import pate
 from pate import ReleasedLabels, cli
-from pate._labeling.linear import fit_linear
+from pate._labeling.linear import fit_linear, student_of
 from pate._labeling.runs.run import Run
 from pate._labeling.runs.vote_store import load_voters
 from pate._labeling.stages import student as student_stage
@@ -38,6 +38,8 @@ def sees_votes(patch: pytest.MonkeyPatch, folder: Path) -> None:
     """Let the student of a run be one of what the voters say, without noise."""
 
     def leaking(released: ReleasedLabels, features: np.ndarray, num_teachers: int) -> LinearStudent:
+        if not (folder / "private" / "teachers_fit.json").exists():  # a rehearsal elsewhere
+            return student_of(released, features, num_teachers)
         voters = load_voters(Run(folder))
         assert isinstance(voters, RecordVoters)
         records = voters.geometry.unit * voters.coordinates

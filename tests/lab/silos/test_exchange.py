@@ -332,7 +332,7 @@ def test_a_silo_counts_the_sums_it_took_part_in(tmp_path: Path) -> None:
     assert (paid.events, paid.count, paid.run) == (cost, 40, "exchange")
     hospitals.advance()
     hospitals.folder = tmp_path / "again"
-    for name in hospitals.teachers:
+    for name in (*hospitals.teachers, "server"):
         shutil.copytree(
             tmp_path / name,
             hospitals.folder / name,
