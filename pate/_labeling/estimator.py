@@ -6,6 +6,7 @@ At the end stand its teachers that are classifiers of scikit-learn, each fitted 
 from __future__ import annotations
 
 import json
+import re
 import secrets
 import shutil
 import warnings
@@ -27,11 +28,11 @@ from pate._core.transaction import unfinished
 from pate._core.validation import (
     LARGEST,
     UNKNOWN,
-    BoolArray,
     FloatArray,
     StrArray,
     UInt8Array,
     as_float32,
+    expecting,
     given,
     require,
     require_count,
@@ -83,6 +84,18 @@ _TRIED, _PARTS = 100, 3  # public samples, and parts of them, that a classifier 
 _LEAST_PART = 10  # samples, which suffice for most classifiers
 # how scikit-learn reads samples; `_bounded` refuses what is not finite, in one line
 _READ: Any = {"accept_sparse": "csr", "dtype": np.float64, "ensure_all_finite": False}
+
+
+@contextmanager
+def _without_values() -> Iterator[None]:
+    """Cut values, which are private, off the errors of scikit-learn."""
+    try:
+        yield
+    except (ValueError, OverflowError) as error:
+        (said, *_) = re.split(r"\n|: '", str(error))
+        raise ValueError(
+            said.replace("contains NaN.", "contains NaN: set `unknown_labels` if labels have gaps")
+        ) from None
 
 
 class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unused-ignore]
@@ -233,6 +246,7 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unus
             return statement
         return Statement({**statement.content, "fits": len(_FITS)})
 
+    @_without_values()
     def _content(
         self,
         X: ArrayLike,
@@ -242,18 +256,21 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unus
         groups: ArrayLike | None,
     ) -> Content:
         """Return the checked arguments of a fit."""
-        known: BoolArray | bool = True
-        answers = Y
+        answers, known = Y, np.ones(1, dtype=np.bool_)  # of each label
         if self.unknown_labels is not None:
             # gaps of a data frame are NaN then
-            table = check_array(Y, dtype=np.float64, ensure_all_finite="allow-nan")
-            table = check_labels(table, source="Y", unknown=self.unknown_labels, hint="")
+            table = check_labels(
+                check_array(Y, dtype=np.float64, ensure_all_finite="allow-nan"),
+                source="Y",
+                unknown=self.unknown_labels,
+                hint="",
+            )
             right, known = known_truth(table)
             answers = right.astype(np.uint8)
         checked, targets = validate_data(self, X, answers, multi_output=True, **_READ)
         records, targets = _bounded(checked, "X"), _dense(targets)
-        labels = np.where(known, self._labels_of(targets), UNKNOWN).astype(np.uint8)
-        names = self._label_names(Y, labels.shape[1])
+        with expecting("values of one kind in Y", TypeError):
+            labels = np.where(known, self._labels_of(targets), UNKNOWN).astype(np.uint8)
         samples = require_given(
             X_public,
             "X_public, samples that anyone may see (without any take DP-SGD or diffprivlib)",
@@ -282,7 +299,13 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unus
             grouping=self.grouping,
         )
         return Content(
-            records, labels, names, public, units, unit, check_random_state(self.random_state)
+            records,
+            labels,
+            self._label_names(Y, labels.shape[1]),
+            public,
+            units,
+            unit,
+            check_random_state(self.random_state),
         )
 
     def _by_records(self, folder: Path, content: Content, settings: LabelSettings) -> StatedLabels:
@@ -429,18 +452,17 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unus
             "y among the classes",
             classes=self.classes_[:5].tolist(),
         )
-        shown = self.classes_[1:] if len(self.classes_) == 2 else self.classes_
-        return np.asarray(y[:, None] == shown, dtype=np.uint8)
+        # one label tells two classes apart
+        return np.asarray(y[:, None] == self.classes_[len(self.classes_) == 2 :], dtype=np.uint8)
 
     def _label_names(self, Y: Any, num_labels: int) -> tuple[str, ...]:
         """Return the names of the labels: columns of a table, classes, or numbers."""
-        names = [f"label_{j}" for j in range(num_labels)]
+        named: Any = getattr(Y, "columns", [f"label_{j}" for j in range(num_labels)])
         if not self._multi_label and self.classes is not None:
-            names = [str(name) for name in self.classes_[-num_labels:]]
-        elif self._multi_label and hasattr(Y, "columns"):
-            names = [str(name) for name in Y.columns]
+            named = self.classes_[-num_labels:]
+        names = tuple(map(str, named))
         require_label_names("label names", names)
-        return tuple(names)
+        return names
 
     def _features(self, X: FloatArray) -> FloatArray:
         return self._map.transform(ArrayFeatures(as_float32(X)))[:].astype(np.float64)
@@ -525,19 +547,17 @@ class Content:
         drawn for this fit only, so that row numbers suffice as ids.
         """
         X, labels, public = self.records, self.labels, self.public
-        own = np.char.mod("private%09d", np.arange(len(X)))
         private = np.where(labels == UNKNOWN, np.nan, labels).astype(np.float32)
         blank = np.zeros((len(public), labels.shape[1]), np.float32)
         arrays = {
             "X": np.concatenate((X, public)),
             "Y": np.concatenate((private, blank)),
-            "ids": np.concatenate((own, self.ids)),
+            "ids": np.concatenate((np.char.mod("private%09d", np.arange(len(X))), self.ids)),
             "split": np.repeat([0, 1], [len(X), len(public)]),
             "label_names": np.array(self.names),
         }
         if self.unit == "group":
-            rest = np.zeros(len(public), self.units.dtype)
-            arrays["group"] = np.concatenate((self.units, rest))
+            arrays["group"] = np.concatenate((self.units, np.zeros(len(public), self.units.dtype)))
         np.savez(file, **arrays)  # type: ignore[arg-type, unused-ignore]
         return file
 

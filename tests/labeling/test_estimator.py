@@ -213,6 +213,25 @@ def test_bad_input_is_one_line_and_spends_nothing(
     assert not ledger.exists()
 
 
+def test_errors_tell_no_private_value(arrays: tuple[FloatArray, UInt8Array]) -> None:
+    X, Y = arrays[0][:30], arrays[1][:30]
+    word, gap = X.astype(object), Y.astype(np.float64)
+    word[3, 1], gap[3, 1] = "s3cret", np.nan
+    words = np.where(np.isnan(gap), "s3cret", Y.astype(object))
+    cases: list[tuple[Any, Any, dict[str, Any], str]] = [
+        (X + 7j, Y, {}, "^Complex data not supported$"),
+        (X[:, 0], Y, {}, "^Expected 2D array, got 1D array instead:$"),
+        (word, Y, {}, "^could not convert string to float$"),
+        (X, words, {"unknown_labels": "nan"}, "^could not convert string to float$"),
+        (X, words, {}, "^Expected values of one kind in Y, got "),
+        (X, gap, {}, "^Input y contains NaN: set `unknown_labels` if labels have gaps$"),
+    ]
+    for records, labels, settings, message in cases:
+        with pytest.raises(ValueError, match=message) as raised:
+            PateClassifier(**settings).fit(records, labels, X_public=arrays[0][30:60])
+        assert "s3cret" not in str(raised.value) and "\n" not in str(raised.value)
+
+
 class Killed(BaseException):
     """The end of a process."""
 
