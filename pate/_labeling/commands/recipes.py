@@ -97,6 +97,8 @@ _KINDS = {
     ),
     "python": _Kind("anything that your own class reads", "records.csv", files=("my_records.py",)),
 }
+WITH_CODE = ("huggingface", "torchvision", "python")
+"""Kinds that a class of your own reads, which `pate init` begins."""
 _TEST_SHARE = 0.3
 """The share of public records that is proposed for tests, where no record is one."""
 _MOST_SHOWN = 40  # labels
@@ -261,7 +263,7 @@ def _read(
     """
     content = _KINDS[kind].content
     draft = declared_draft(declared, content)
-    if kind in ("huggingface", "torchvision", "python"):
+    if kind in WITH_CODE:
         return draft, False
     require(
         data.exists(),
@@ -370,36 +372,37 @@ def _data_file(kind: str, data: Path | None, draft: Draft) -> str:
 
 def _with_setting(text: str, name: str, value: object, reason: str) -> str:
     """Return a data.yaml with the value of a setting of its source, and the reason for it."""
-    indent = "    "
     flow = yaml.safe_dump({name: value}, default_flow_style=True, allow_unicode=True, width=90)
-    written = textwrap.indent(flow.strip()[1:-1], indent * 2)[len(indent) :]
-    comment = textwrap.fill(f"{reason}.", 94, break_long_words=False)
+    written = textwrap.indent(flow.strip()[1:-1], " " * 8)[4:]
     parts = re.split(rf"^    (?:# )?{name}:.*$", text, maxsplit=1, flags=re.M)
     require(len(parts) == 2, "options for data of this kind", **{name: value})
     before, after = parts
-    return f"{before}{textwrap.indent(comment, indent + '# ')}\n{written}{after}"
+    comment = textwrap.indent(textwrap.fill(f"{reason}.", 94, break_long_words=False), "    # ")
+    return f"{before}{comment}\n{written}{after}"
 
 
 def _quoted(text: str) -> str:
     """Return a path as YAML reads it, in quotes if it needs them."""
-    plain = all(character.isalnum() or character in "/._-" for character in text)
-    return text if plain else json.dumps(text, ensure_ascii=False)
+    return text if re.fullmatch(r"[\w/.-]+", text) else json.dumps(text, ensure_ascii=False)
 
 
-DECLARED: Mapping[str, Any] = {
-    "grouped": {"declared": Declared},
-    "special": {
+def declared_options(*without: str) -> dict[str, Any]:
+    """Return what `run_command` takes for a function of declarations, of all kinds but some."""
+    kinds = {name: kind.what for name, kind in _KINDS.items() if name not in without}
+    return {
         "--copies": FLAG,
         "--no_group": FLAG,
         "--kind": {
-            "choices": list(_KINDS),
+            "choices": list(kinds),
             "help": "the kind of data, unless their names tell: "
-            + ", ".join(f"{name} for {kind.what}" for name, kind in _KINDS.items()),
+            + ", ".join(f"{name} for {what}" for name, what in kinds.items()),
         },
-    },
-}
-"""What `run_command` takes for a function of declarations."""
-init_main = partial(run_command, "init", init, **DECLARED)
+    }
+
+
+init_main = partial(
+    run_command, "init", init, grouped={"declared": Declared}, special=declared_options()
+)
 
 
 _NAME, _MODULE, _TAG = "MyVotes", "my_votes", "mine"

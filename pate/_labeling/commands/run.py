@@ -37,7 +37,12 @@ from pate._labeling.commands.parsing import (
     settings_of,
 )
 from pate._labeling.commands.places import PARTS, find_recipe
-from pate._labeling.commands.recipes import DECLARED, draft_recipe, print_remarks
+from pate._labeling.commands.recipes import (
+    WITH_CODE,
+    declared_options,
+    draft_recipe,
+    print_remarks,
+)
 from pate._labeling.commands.stages import (
     read_label,
     read_student,
@@ -145,8 +150,13 @@ def fit(
         report.load()([str(root)])
 
 
-_fit_special = {**DECLARED["special"], "--overwrite": FLAG}
-fit_main = partial(run_command, "fit", fit, **{**DECLARED, "special": _fit_special})
+fit_main = partial(
+    run_command,
+    "fit",
+    fit,
+    grouped={"declared": Declared},
+    special={**declared_options(*WITH_CODE), "--overwrite": FLAG},
+)
 
 
 @dataclass(frozen=True)

@@ -45,6 +45,7 @@ from pate._core.validation import (
     FloatArray,
     IntArray,
     UInt8Array,
+    given,
     require,
 )
 from pate._labeling.aggregators.base import LEAST_ANSWERED, Aggregator
@@ -105,8 +106,17 @@ def refuse_hopeless(
     advice = f"for noise of {noise} (fewer queries or labels, or a larger target_epsilon)"
     if votes.kind is Moments and shape.num_teachers == MOST_VOTERS:
         needed, least = voters_needed(settings, shape.num_labels), records or _UNSTATED
-        stated = "nominal_records" if records else f"{_UNSTATED:,} records or nominal_records"
-        require(needed <= least, f"{stated} >= {needed:,.0f} {advice}", nominal_records=records)
+        stated = (
+            f"nominal_records >= {needed:,.0f} {advice}"
+            if records
+            else f"a larger epsilon, or fewer queries or labels: noise of {noise} takes"
+            f" {needed:,.0f} records, and nominal_records must state more than {_UNSTATED:,}"
+        )
+        require(
+            needed <= least,
+            stated,
+            **given(nominal_records=records, target_epsilon=settings.target_epsilon),
+        )
     most = {NoisyVotes: sqrt(number) / 2, SiloVotes: sqrt(number) / 2}
     most |= dict.fromkeys((ClippedVotes, Rounds), float(_MOST_NOISE))
     least_noise, bound = min(aggregator.noise.values(), default=0.0), most.get(type(aggregator))

@@ -151,6 +151,9 @@ def study(
     votes, or with a given truth: on private votes the results are PRIVATE, for the owner's screen.
     A command that was stopped goes on with the cells that its folder lacks.
 
+    `pate study FILE` reads the settings from a file of YAML, and `pate study NAME` takes those of a
+    shipped study, such as zhu_wang_covid. Options override them.
+
     Args:
         settings: the settings of the study.
         output: folder for study.csv, study.txt and study.png, and for the finished cells. None for

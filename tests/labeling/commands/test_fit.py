@@ -51,7 +51,7 @@ def test_a_hopeless_epsilon_is_refused_before_payment(
     write_stays(300)
     epsilon = WORDS.index("--epsilon") + 1
     assert cli.main([*WORDS[:epsilon], "0.001", *WORDS[epsilon + 1 :]]) == 2
-    assert "or a larger target_epsilon" in capsys.readouterr().err.splitlines()[-1]
+    assert "Expected a larger epsilon, or fewer queries" in capsys.readouterr().err.splitlines()[-1]
     assert not LEDGER.exists() and not Path("runs", "stays", "public").exists()
 
 

@@ -47,6 +47,12 @@ def test_required_options_come_first_and_general_ones_last(
     assert names[-3:] == ["--help", "--config", "--print_config"]
 
 
+def test_fit_offers_the_kinds_that_it_takes(capsys: pytest.CaptureFixture[str]) -> None:
+    takes, all_kinds = (help_of(name, capsys) for name in ("fit", "init"))
+    assert "--kind {npz,csv,celeba,folder,text}" in takes and "torchvision" not in takes
+    assert ",torchvision,python}" in all_kinds and "anything that your own class" in all_kinds
+
+
 @pytest.mark.parametrize(
     "name",
     # the example of a student is a network's, whose packages take seconds to import

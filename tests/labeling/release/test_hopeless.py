@@ -61,7 +61,13 @@ TEN = "at least 10% of the queries answered"
     [
         (run, FEW, {"columns": 5000}, {"columns": 500}, "at most 10 columns for each of 420"),
         (run, FEW, {"labels": 500}, {"labels": 5}, "nominal_records >= 773"),
-        (run, {}, {"target_epsilon": 1e-4}, {"target_epsilon": 0.1}, "100,000 records or nominal"),
+        (
+            run,
+            {},
+            {"target_epsilon": 1e-4},
+            {"target_epsilon": 0.1},
+            "must state more than 100,000, got target",
+        ),
         (run, {}, {"public": 1}, {"public": 2}, "two public samples or more"),
         (from_votes, NOISY, {"epsilon": 0.05}, {"epsilon": 1.0}, "num_teachers >= 310"),
         (from_votes, {"aggregator": None}, {"epsilon": 0.05}, {"epsilon": 1.0}, "num_teachers >= "),
