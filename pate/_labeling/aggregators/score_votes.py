@@ -46,8 +46,8 @@ class Learning:
     Attributes:
         prior_logits: prior variances of a label's logits to choose from, by which slopes along all
             directions of a part vary alike: none, and all that could matter. Labels that a line
-            separates, along a narrow direction, have the largest ones. Near 1 they are likely.
-        least_logits: the variance that is as likely as none.
+            separates, along a narrow direction, have the largest ones.
+        common_logits: the variance near which these are where noise tells little.
         constant: the least and the largest entry of a ballot that is the same for all samples. With
             1, levels would have half of a ballot's squared norm, and a seventeenth is enough.
         penalty: the variance, in mean variances, from which on a direction is asked with half of
@@ -67,7 +67,7 @@ class Learning:
     """
 
     prior_logits: tuple[float, ...] = (0.0, *np.geomspace(0.1, 1e6, 29).tolist())
-    least_logits: float = 0.04
+    common_logits: float = 1.5
     constant: tuple[float, float] = (0.05, 0.25)
     penalty: float = 4.0
     ratio_deviation: float = 0.5
@@ -398,7 +398,9 @@ def _shrinkage(
     )
     together = losses + losses.mean(axis=1, keepdims=True)
     chosen = np.argmin(together, axis=0)
-    deviations = np.sqrt(np.maximum(LEARNING.prior_logits, LEARNING.least_logits))[:, None]
+    # no slopes are as likely as the least
+    variances = np.maximum(LEARNING.prior_logits, LEARNING.prior_logits[1])
+    deviations = np.sqrt(variances / LEARNING.common_logits)[:, None]
     likely = softmax(-together / 2 - np.log(deviations + 1 / deviations), axis=0)
     parts = zip(priors, likely, strict=True)
     shrinkage = sum(weight * (prior / (prior + noise)) for prior, weight in parts)
@@ -485,16 +487,16 @@ class ScoreVotes(Aggregator):
     their mean, weighted by the precision with which rounds tell them (``variance_ratio``). Linear
     answers are the posterior mean of all rounds under Gaussian priors, weighted by how likely these
     variances of its logits are for the label and, counted as one label more, for all labels: where
-    noise tells little, variances near 1 are. The
-    student is logistic: its moments on public samples are those that the rounds tell, its small
-    slopes are shrunk as those of the linear answers, and these pull it towards their own logistic
-    fit where public samples are few or noise is large. The first round gives each direction the
-    share of a ballot's norm by which ridge regression would not shrink it, with a penalty of four
-    times the mean variance along directions, weighted by these variances. Directions of little
-    variance change nothing. The next rounds give it the share by which the posterior is not shrunk
-    there, and another that is proportional to the square of the first. Levels of labels have a
-    seventeenth of the squared norm at most. A round about levels of labels alone comes before all
-    others: for 0.01 of the budget, or up to 0.034 if an error of 0.05 takes as much.
+    noise tells little, variances near 1.5 are. The student is logistic: its moments on public
+    samples are those that the rounds tell, its small slopes are shrunk as those of the linear
+    answers, and these pull it towards their own logistic fit where public samples are few or noise
+    is large. The first round gives each direction the share of a ballot's norm by which ridge
+    regression would not shrink it, with a penalty of four times the mean variance along directions,
+    weighted by these variances. Directions of little variance change nothing. The next rounds give
+    it the share by which the posterior is not shrunk there, and another that is proportional to the
+    square of the first. Levels of labels have a seventeenth of the squared norm at most. A round
+    about levels of labels alone comes before all others: for 0.01 of the budget, or up to 0.034 if
+    an error of 0.05 takes as much.
 
     Few records tell little more than the labels that most of them have. They spend up to three
     tenths of the budget on levels first, in three rounds: as much as an error of 0.05 takes, by the
