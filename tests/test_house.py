@@ -26,6 +26,7 @@ MOST_STATEMENTS = 45
 MANY_PARAMETERS = {
     "pate/_labeling/data/source.py:Arrays.__init__",
     "pate/_labeling/estimator.py:PateClassifier.__init__",
+    "pate/_labeling/commands/stages.py:predict",
     "pate/_core/accounting/ledger.py:Ledger.reserve",
     "pate/_labeling/data/tables.py:NumberTable.__init__",
     "pate/_labeling/data/pictures.py:PictureTable.__init__",
