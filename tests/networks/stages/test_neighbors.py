@@ -260,7 +260,8 @@ _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00")
 _BAR = re.compile(r"^[^:]+: (\d+ of \d+ \w+ in )?[\d:]+(, [\d:?]+ to go)?$")
 # figures of the student and of what was answered, where the labels differ
 _FIGURES = re.compile(
-    r"^((private student|constant answer released) .*|Verdict: .*|\d+ of \d+ queries were answered.*)$",
+    r"^((private student|constant answer released) .*|Verdict: .*|released labels: .*"
+    r"|\d+ of \d+ queries were answered.*)$",
     flags=re.MULTILINE,
 )
 
