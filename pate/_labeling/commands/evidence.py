@@ -73,8 +73,8 @@ class Declared:
 
     Args:
         labels: the columns to learn, such as gout,asthma; or with their coding, such as
-            '{gout: {Yes: 1, No: 0}}'; or for pictures a .csv, of which all other columns are
-            labels.
+            '{gout: {Yes: 1, No: 0}}', or the words of a column that are a label each, such as
+            '{species: [cat, dog]}'; or for pictures a .csv, of which all other columns are labels.
         id: the column of ids, or of names of picture files, if it has another name.
         split: the column of roles, if it is not called `split`.
         public_fraction: the share of your records to publish, chosen by a hash, if no column
@@ -468,7 +468,10 @@ def _ambiguous(values: Sequence[str]) -> bool:
 
 
 def _code_labels(draft: Draft, shown: Columns, declared: Declared) -> None:
-    """Add the labels, with the coding of those that are not 0 and 1."""
+    """Add the labels, with the coding of those that are not 0 and 1.
+
+    Raises `UndeclaredError` if a column has words or lists that could be a label each.
+    """
     wanted = declared.wanted
     if not isinstance(wanted, list):
         return
