@@ -33,7 +33,7 @@ from pate._labeling.aggregators.clipped_votes import (
 )
 from pate._labeling.linear import labels_better_than_constant, match_logistic_moments, shrunk_means
 from pate._labeling.votes.kinds import Ballots, Moments, Need, Scores, VoteShape
-from pate._labeling.votes.voters import Geometry, MomentQuery, ShapeQuery, Voters
+from pate._labeling.votes.voters import Geometry, MomentQuery, RecordVoters, ShapeQuery, Voters
 
 Purpose = Literal["accuracy", "never_below_constant", "ranking"]
 """What a release is for."""
@@ -50,8 +50,10 @@ class Learning:
         common_logits: the variance near which these are where noise tells little.
         constant: the least and the largest entry of a ballot that is the same for all samples. With
             1, levels would have half of a ballot's squared norm, and a seventeenth is enough.
-        penalty: the variance, in mean variances, from which on a direction is asked with half of
-            its share in the first round. Less would ask narrow directions that noise hides.
+        asked_logits: the prior variance of a label's logits that directions are asked for.
+        narrow: the variance, in mean variances, of a direction that has half of this share: records
+            vary more along narrow ones than public samples do, and have longer ballots.
+        least_share: of all directions together, in proportion to their variances, in addition.
         ratio_deviation: the prior deviation of a ratio of variances around 1; rounds diverge at 2.
         open_levels: a level within so many deviations of one half is asked again.
         common_level: the mean level from which on ballots are shorter if they begin at one half.
@@ -69,7 +71,9 @@ class Learning:
     prior_logits: tuple[float, ...] = (0.0, *np.geomspace(0.1, 1e6, 29).tolist())
     common_logits: float = 1.5
     constant: tuple[float, float] = (0.05, 0.25)
-    penalty: float = 4.0
+    asked_logits: float = 4.0
+    narrow: float = 0.1
+    least_share: float = 1e-3
     ratio_deviation: float = 0.5
     open_levels: float = 1.5
     common_level: float = 0.25
@@ -100,6 +104,7 @@ class Learner:
         later_share: the share of a ballot's squared norm, at most, that parts of the features after
             the first have until labels seem to need them.
         purpose: what decisions are for.
+        plenty: about the number of voters for each unit of the noise multiplier of all rounds.
     """
 
     def __init__(
@@ -109,21 +114,15 @@ class Learner:
         num_independent: float | FloatArray,
         later_share: float = 1.0,
         purpose: Purpose = "accuracy",
+        plenty: float = math.inf,
     ) -> None:
         self._geometry, self._num_independent = geometry, num_independent
-        self._later_share, self._purpose = later_share, purpose
+        self._later_share, self._purpose, self._plenty = later_share, purpose, plenty
         variances = geometry.variances
         shape = (len(variances), num_labels)
         self._parts = [geometry.parts == part for part in np.unique(geometry.parts)]
         self._needed = False  # whether labels seem to depend on parts after the first
-        # directions of little variance do not change the penalty
-        kept = np.concatenate(
-            [
-                v / (v + LEARNING.penalty * (v**2).sum() / v.sum())
-                for v in map(variances.__getitem__, self._parts)
-            ]
-        )
-        self._shares, self._least = self._apportioned(kept), self._apportioned(kept**2)
+        self._shares = self._first = self._shares_of(np.full(num_labels, 0.25))
         self._constant = LEARNING.constant[1]
         self._levels, self._slopes, self._errors = (
             np.zeros(num_labels),
@@ -179,6 +178,8 @@ class Learner:
         levels = _shrunk_levels(self._level_weighted * errors, errors)
         self._levels = levels.clip(lowest, 1 - lowest)
         self._center = logit(self._levels)
+        if not self._rounds:
+            self._shares = self._first = self._shares_of(self._levels * (1 - self._levels))
         if not question.shares.any():
             return
         moments = samples.T.astype(np.float64) @ explained * (self._geometry.unit / len(samples))
@@ -272,9 +273,9 @@ class Learner:
             self._needed = max(later, default=0.0) >= LEARNING.needed**2
         self._moments = (residual / self._ratios + student) * variances
         self._less = (1 / precision + drawn) / noise * (1 / np.maximum(shrinkage, 1 / _LARGEST) - 1)
-        # a direction's share follows its shrinkage, in addition to one that favors wide
-        # directions: the rest goes to the constant
-        wanted = shrinkage.mean(axis=1) + self._least
+        # a direction's share follows its shrinkage, in addition to that of the first round: the
+        # rest goes to the constant
+        wanted = shrinkage.mean(axis=1) + self._first
         self._shares = self._apportioned(wanted)
         self._constant = float(np.clip(wanted.sum() ** -0.5, *LEARNING.constant))
         if not self._needed:
@@ -340,6 +341,21 @@ class Learner:
         spread = self._levels * (1 - self._levels)
         return np.asarray(spread**2 / self._geometry.variances[part].sum())
 
+    def _shares_of(self, spread: FloatArray) -> FloatArray:
+        """Return shares ``[R]`` by which slopes have the least posterior variance after all rounds.
+
+        Labels have variances ``spread`` ``[C]``. The optimum adds precision until all that is asked
+        has one posterior variance. What is narrower than that already is asked next to nothing.
+        """
+        unheard = (2 * RecordVoters.spare / self._plenty) ** 2 * len(self._parts) * spread.sum()
+        unheard /= LEARNING.asked_logits * (spread**2).mean()
+        variances = (self._geometry.variances[part] for part in self._parts)
+        wanted = [
+            _levelled(unheard / v) * v / (v + LEARNING.narrow / len(v)) + LEARNING.least_share * v
+            for v in (each / each.sum() for each in variances)
+        ]
+        return self._apportioned(np.concatenate(wanted))
+
     def _apportioned(self, wanted: FloatArray) -> FloatArray:
         """Return the shares ``[R]`` of directions that follow ``wanted``, and add up to 1."""
         shares, later = wanted / wanted.sum(), ~self._parts[0]
@@ -371,6 +387,15 @@ class Learner:
         return above, labels_better_than_constant(gains, squares) & enough & evident & differ.any(
             axis=0
         )
+
+
+def _levelled(heights: FloatArray) -> FloatArray:
+    """Return what fills up heights ``[R]`` to one level, and adds up to 1."""
+    above = heights - heights.min()
+    ascending = np.sort(above)
+    levels = (1 + np.cumsum(ascending)) / np.arange(1, len(heights) + 1)
+    level = levels[np.flatnonzero(levels > ascending)[-1]]
+    return np.asarray(np.maximum(level - above, 0))
 
 
 def _shrunk_levels(levels: FloatArray, variances: FloatArray) -> FloatArray:
@@ -490,13 +515,13 @@ class ScoreVotes(Aggregator):
     noise tells little, variances near 1.5 are. The student is logistic: its moments on public
     samples are those that the rounds tell, its small slopes are shrunk as those of the linear
     answers, and these pull it towards their own logistic fit where public samples are few or noise
-    is large. The first round gives each direction the share of a ballot's norm by which ridge
-    regression would not shrink it, with a penalty of four times the mean variance along directions,
-    weighted by these variances. Directions of little variance change nothing. The next rounds give
-    it the share by which the posterior is not shrunk there, and another that is proportional to the
-    square of the first. Levels of labels have a seventeenth of the squared norm at most. A round
-    about levels of labels alone comes before all others: for 0.01 of the budget, or up to 0.034 if
-    an error of 0.05 takes as much.
+    is large. The first round shares a ballot's norm out so that the posterior variance of slopes
+    would be least after all rounds, if logits had a prior variance of 4: wide directions have equal
+    shares, and narrow ones, which noise hides, next to none. So more budget, or more voters, ask
+    narrower directions. The next rounds give each the share by which the posterior is not shrunk
+    there, and one of the first in all. Levels of labels have a seventeenth of the squared norm at
+    most. A round about levels of labels alone comes before all others: for 0.01 of the budget, or
+    up to 0.034 if an error of 0.05 takes as much.
 
     Few records tell little more than the labels that most of them have. They spend up to three
     tenths of the budget on levels first, in three rounds: as much as an error of 0.05 takes, by the
@@ -647,6 +672,7 @@ def released(
         math.inf if private is None else divisor,
         SPENDING.later_share * min(1.0, plenty / SPENDING.plenty_voters),
         aggregator.purpose,
+        count / noise_multiplier,
     )
     known_share = float(np.mean(divisor)) / count
 
@@ -679,7 +705,8 @@ def shifted_geometry(
     as slopes are, and are 0 if noise may be all there is.
     """
     geometry = voters.geometry
-    question = ShapeQuery(**vars(Learner(geometry, 1, math.inf, SPENDING.later_share).question()))
+    learner = Learner(geometry, 1, math.inf, SPENDING.later_share, plenty=count / noise_multiplier)
+    question = ShapeQuery(**vars(learner.question()))
     sums = noisy_sum(voters, question, count, noise_multiplier, generator)
     noisy = question.moments(sums.total / count)
     errors = question.moments(np.full(question.ballot_shape, sums.sigma / count))

@@ -16,6 +16,7 @@ from pate import Outlook, Votes, VoteShape
 from pate._core.validation import MOST_VOTERS, FloatArray, UInt8Array
 from pate._labeling.aggregators import score_votes
 from pate._labeling.aggregators.score_votes import (
+    Learner,
     noisy_count,
     noisy_knowing,
     noisy_sum,
@@ -429,6 +430,19 @@ def in_parts(
     return Moments(voters=voters, features=public)
 
 
+def test_more_budget_asks_narrower_directions() -> None:
+    geometry = Geometry.of(np.random.default_rng(0).normal(size=(200, 5)) * 0.5 ** np.arange(5))
+    shares = np.array(
+        [
+            Learner(geometry, 3, math.inf, plenty=plenty).question().shares
+            for plenty in (1, 300, 3000)
+        ]
+    )
+    assert np.allclose(shares.sum(axis=1), 1)
+    assert shares[0, 0] > 0.95 and (np.diff(shares[:, -1]) > 0.001).all()
+    assert (np.diff(shares, axis=1) <= 0).all(), "the widest most"
+
+
 @pytest.mark.parametrize("straight", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_parts_are_asked_together_and_the_student_reads_both(straight: bool) -> None:
     votes = in_parts(4000, (6, 3), straight=straight)
@@ -444,7 +458,7 @@ def test_parts_are_asked_together_and_the_student_reads_both(straight: bool) -> 
 @pytest.mark.parametrize("bent", [False, True])
 def test_what_few_public_samples_mistake_is_no_bend(bent: bool) -> None:
     votes = in_parts(8000, (6, 3), straight=not bent, rare=True)
-    release = make(0.1 * math.sqrt(300)).aggregate(votes, generator=np.random.default_rng(0))
+    release = make(0.03 * math.sqrt(300)).aggregate(votes, generator=np.random.default_rng(0))
     student = student_of(release, votes.features, votes.num_teachers)
     assert np.abs(student.weights[:6]).max() > 0.5
     assert (np.abs(student.weights[6:9]).max() > 1) == bent
