@@ -80,7 +80,7 @@ class Learning:
     significant: float = 3.0
     needed: float = 2.0
     thin: float = 30.0
-    untold: float = 3.0
+    untold: float = 6.0
     least_penalty: float = 1e-3
     linear: float = 100.0
     steps: int = 50
@@ -121,7 +121,8 @@ class Learner:
         variances = geometry.variances
         shape = (len(variances), num_labels)
         self._parts = [geometry.parts == part for part in np.unique(geometry.parts)]
-        self._needed = False  # whether labels seem to depend on parts after the first
+        # [R], along the first part, and along others that labels seem to depend on
+        self._needed = self._parts[0]
         self._shares = self._first = self._shares_of(np.full(num_labels, 0.25))
         self._constant = LEARNING.constant[1]
         self._levels, self._slopes, self._errors = (
@@ -258,7 +259,7 @@ class Learner:
         # the labels on public samples, and others on records, which looks like bends where few of
         # these samples have a label
         answered = [i for i, each in enumerate(self._asked) if each.slopes.any()]
-        if answered and not self._needed:
+        if answered and not self._needed.all():
             left, samples = released[answered].sum(axis=0), self._geometry.samples
             mistaken = (
                 LEARNING.untold * self.question().predictions(samples).var(axis=0) / len(samples)
@@ -266,11 +267,9 @@ class Learner:
             mistaken *= len(samples) * np.minimum(self._levels, 1 - self._levels) < LEARNING.thin
             errors = 1 / left + drawn + mistaken / variances
             rest = (released[answered] * residuals[answered]).sum(axis=0) / left
-            later = (
-                _shrinkage(rest[part], errors[part], self._prior(part))[2]
-                for part in self._parts[1:]
-            )
-            self._needed = max(later, default=0.0) >= LEARNING.needed**2
+            for part in self._parts[1:]:
+                *_, gain = _shrinkage(rest[part], errors[part], self._prior(part))
+                self._needed = self._needed | part & (gain >= LEARNING.needed**2)
         self._moments = (residual / self._ratios + student) * variances
         self._less = (1 / precision + drawn) / noise * (1 / np.maximum(shrinkage, 1 / _LARGEST) - 1)
         # a direction's share follows its shrinkage, in addition to that of the first round: the
@@ -278,9 +277,8 @@ class Learner:
         wanted = shrinkage.mean(axis=1) + self._first
         self._shares = self._apportioned(wanted)
         self._constant = float(np.clip(wanted.sum() ** -0.5, *LEARNING.constant))
-        if not self._needed:
-            self._slopes[~self._parts[0]] = self._errors[~self._parts[0]] = 0
-            self._less[~self._parts[0]] = _LARGEST
+        self._slopes[~self._needed] = self._errors[~self._needed] = 0
+        self._less[~self._needed] = _LARGEST
 
     def _missed(self) -> FloatArray:
         """Return the mean square ``[R, C]`` by which the student moved since each round."""
@@ -345,22 +343,25 @@ class Learner:
         """Return shares ``[R]`` by which slopes have the least posterior variance after all rounds.
 
         Labels have variances ``spread`` ``[C]``. The optimum adds precision until all that is asked
-        has one posterior variance. What is narrower than that already is asked next to nothing.
+        has one posterior variance. What is narrower than that already is asked next to nothing. The
+        first part has as much as all others, which share by their numbers of directions.
         """
-        unheard = (2 * RecordVoters.spare / self._plenty) ** 2 * len(self._parts) * spread.sum()
+        unheard = (2 * RecordVoters.spare / self._plenty) ** 2 * spread.sum()
         unheard /= LEARNING.asked_logits * (spread**2).mean()
-        variances = (self._geometry.variances[part] for part in self._parts)
-        wanted = [
-            _levelled(unheard / v) * v / (v + LEARNING.narrow / len(v)) + LEARNING.least_share * v
-            for v in (each / each.sum() for each in variances)
-        ]
+        sizes = np.array([part.sum() for part in self._parts])
+        sizes[0] = sizes[1:].sum() or 1
+        wanted = []
+        for part, share in zip(self._parts, sizes / sizes.sum(), strict=True):
+            v = self._geometry.variances[part] / self._geometry.variances[part].sum()
+            levelled = _levelled(unheard / share / v) * v / (v + LEARNING.narrow / len(v))
+            wanted.append(share * (levelled + LEARNING.least_share * v))
         return self._apportioned(np.concatenate(wanted))
 
     def _apportioned(self, wanted: FloatArray) -> FloatArray:
         """Return the shares ``[R]`` of directions that follow ``wanted``, and add up to 1."""
-        shares, later = wanted / wanted.sum(), ~self._parts[0]
+        shares, later = wanted / wanted.sum(), ~self._needed
         share = float(shares[later].sum())
-        if share > self._later_share and not self._needed:
+        if share > self._later_share:
             factors = self._later_share / share, (1 - self._later_share) / (1 - share)
             shares *= np.where(later, *factors)
         return np.asarray(shares)
@@ -532,13 +533,13 @@ class ScoreVotes(Aggregator):
 
     Where the features have parts, such as columns and how they bend (`pate.data.AutoFeatures`), a
     ballot is about all of them at once. Slopes have a prior for each part. Parts after the first
-    have half a ballot's squared norm at most, and slopes of 0, until released sums show that labels
-    depend on them: by two standard deviations of what a logistic student of the first part leaves,
-    with one prior variance for all labels. Of a label that fewer than 30 public samples have, what
-    these samples mistake in that student counts as noise. The half is proportionally less with
-    fewer than 160 voters for each direction of the first part and unit of the noise multiplier.
-    With fewer than 20, no other part is asked, nor where three rounds are about levels. The release
-    names the columns that are asked.
+    have half a ballot's squared norm at most, by their numbers of directions. Each has slopes of 0
+    until released sums show that labels depend on it: by two standard deviations of what a logistic
+    student leaves, with one prior variance for all labels. Of a label that fewer than 30 public
+    samples have, what these samples mistake in that student counts as noise. The half is
+    proportionally less with fewer than 160 voters for each direction of the first part and unit of
+    the noise multiplier. With fewer than 20, no other part is asked, nor where three rounds are
+    about levels. The release names the columns that are asked.
 
     The release holds answers ``noisy_counts / num_teachers`` that are a linear function of the
     features (it is ``linear``), so that a linear student of them is that function itself, and

@@ -248,6 +248,7 @@ def _center_and_units(values: Float32Array) -> tuple[Float32Array, FloatArray]:
 
 _MOST_WAVES = 600  # features, unless a number is given
 _PAIRED = 1000  # public samples, whose distances give the bandwidth
+_ALONE, _TURNS = 10, (1.0, 2.0)  # one in so many waves, and radians for a standard deviation
 # columns, and entries that equal their column's median, beyond these, random features rarely win
 _WIDEST, _SPARSE = 256, 0.75
 _VECTOR = 16  # numbers of a vector of the processor, at most
@@ -264,14 +265,16 @@ class AutoFeatures(FeatureMap):
     has random Fourier features of a Gaussian kernel: row ``x``, scaled, becomes ``sqrt(2 / m) cos(x
     @ frequencies + phases)``, whose inner products approximate ``exp(-|x - y|^2 / (2 b^2))``
     (Rahimi & Recht (2007)). The bandwidth ``b`` is the median distance of public samples;
-    frequencies and phases are drawn from ``seed``. The linear functions of the columns that come
-    closest on public samples are taken off.
+    frequencies and phases are drawn from ``seed``. A tenth of the waves, at most, go along single
+    columns, as many along each: 1 to 2 radians for a standard deviation. Rules about thresholds
+    need few of these. Columns of one or two values have none. The linear functions of the columns
+    that come closest on public samples are taken off.
 
-    So it adds to the columns and repeats nothing: `ScoreVotes` has a prior for each part, and asks
-    little about the second until labels are known to need it. There is none where it rarely helps,
-    which public samples show: with more than 256 columns, or more than half as many as samples, or
-    if at least three quarters of the entries equal their column's median, as words do. Such rows
-    have one part, as after `PublicScaling`.
+    So it adds to the columns and repeats nothing: columns, waves along one and others are parts.
+    `ScoreVotes` has a prior for each, and asks little about a later one until labels are known to
+    need it. There is none where it rarely helps, which public samples show: with more than 256
+    columns, or more than half as many as samples, or if at least three quarters of the entries
+    equal their column's median, as words do. Such rows have one part, as after `PublicScaling`.
 
     >>> columns = np.random.default_rng(0).standard_normal((40, 3))
     >>> features = AutoFeatures(num_features=8).fit(ArrayFeatures(columns))
@@ -317,9 +320,17 @@ class AutoFeatures(FeatureMap):
         # its stream is the same in all versions of numpy
         random = np.random.RandomState(self.seed)
         some = np.sort(random.permutation(num)[:_PAIRED])
-        bandwidth = _bandwidth(self._scaling.transform(public.select(some)).reshape(len(some), -1))
+        drawn = self._scaling.transform(public.select(some)).reshape(len(some), -1)
         number = self.num_features or max(1, min(_MOST_WAVES, num // 2))
-        frequencies = random.standard_normal((width, number)) / bandwidth
+        frequencies = random.standard_normal((width, number)) / _bandwidth(drawn)
+        given = np.asarray(public.select(some)).reshape(drawn.shape)
+        spread = drawn.std(axis=0, dtype=np.float64)
+        bends = np.array([len(np.unique(column)) > 2 for column in given.T])
+        bent = np.flatnonzero(bends & (spread > 0))
+        alone = np.tile(bent, number // (_ALONE * max(1, len(bent))))
+        turns = random.uniform(*_TURNS, len(alone)) / spread[alone]
+        frequencies[:, : len(alone)] = 0
+        frequencies[alone, np.arange(len(alone))] = turns
         self._frequencies = frequencies.astype(np.float32)
         self._phases = random.uniform(0, 2 * np.pi, number)
         scaled = self._scaling.transform(public).reshape(-1, width)
@@ -332,9 +343,10 @@ class AutoFeatures(FeatureMap):
 
     @property
     def widths(self) -> tuple[int, ...]:
-        """The numbers of columns and of features that bend; empty without these."""
+        """The numbers of columns, of waves along one and of others; empty without waves."""
         width, number = self._frequencies.shape
-        return (width, number) if number else ()
+        alone = int((np.count_nonzero(self._frequencies, axis=0) == 1).sum())
+        return tuple(filter(None, (width, alone, number - alone))) if number else ()
 
     def transform(self, features: Features) -> Float32Array:
         """Map features ``[N, ...]`` to features ``[N, F]``, each row by itself."""

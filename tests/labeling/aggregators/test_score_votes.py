@@ -458,7 +458,7 @@ def test_parts_are_asked_together_and_the_student_reads_both(straight: bool) -> 
 @pytest.mark.parametrize("bent", [False, True])
 def test_what_few_public_samples_mistake_is_no_bend(bent: bool) -> None:
     votes = in_parts(8000, (6, 3), straight=not bent, rare=True)
-    release = make(0.03 * math.sqrt(300)).aggregate(votes, generator=np.random.default_rng(0))
+    release = make(0.1 * math.sqrt(300)).aggregate(votes, generator=np.random.default_rng(0))
     student = student_of(release, votes.features, votes.num_teachers)
     assert np.abs(student.weights[:6]).max() > 0.5
     assert (np.abs(student.weights[6:9]).max() > 1) == bent

@@ -14,7 +14,23 @@ def test_frequencies_go_by_the_median_distance_of_scaled_rows() -> None:
     squares = ((scaled[:, None].astype(np.float64) - scaled) ** 2).sum(axis=2)
     # the median distance of all pairs is about the one between two halves
     bandwidth = np.median(np.sqrt(squares[np.triu_indices(400, 1)]))
-    assert mapping._frequencies.std() * bandwidth == pytest.approx(1, abs=0.1)
+    _, alone, _ = mapping.widths
+    assert mapping._frequencies[:, alone:].std() * bandwidth == pytest.approx(1, abs=0.1)
+
+
+def test_a_tenth_of_waves_at_most_goes_along_single_columns_that_can_bend() -> None:
+    """As many along each, by its deviation, in whatever order columns stand."""
+    rows = np.random.default_rng(0).standard_normal((400, 5)) * [1, 10, 1, 1, 3]
+    rows[:, 2] = rows[:, 2] > 0  # a straight line through two values has no bend
+    for order in (np.arange(5), np.arange(5)[::-1]):
+        features = ArrayFeatures(rows[:, order].astype(np.float32))
+        mapping = AutoFeatures(130).fit(features)
+        assert mapping.widths == (5, 12, 118)
+        alone = mapping._frequencies[:, :12]
+        assert (np.count_nonzero(alone, axis=1) == np.where(order == 2, 0, 3)).all()
+        turns = alone * PublicScaling().fit(features).transform(features).std(axis=0)[:, None]
+        assert (turns[alone != 0] > 1).all() and (turns < 2).all()
+    assert AutoFeatures(39).fit(features).widths == (5, 39)  # fewer than ten a column
 
 
 def test_it_is_fitted_on_public_features_and_a_seed_alone(write_arrays: Write) -> None:
