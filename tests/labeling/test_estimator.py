@@ -100,7 +100,7 @@ def test_public_samples_that_are_shifted_are_moved(
     public, right = X[1800:] + 1.0, []
     for shifted in (False, True):
         monkeypatch.setattr("pate._labeling.estimator._FITS", [])
-        classifier = PateClassifier(epsilon=4.0, shifted=shifted, noise_seed=1)
+        classifier = PateClassifier(epsilon=16.0, shifted=shifted, noise_seed=1)
         expected = pytest.warns(UserWarning, match="times the variance of public samples")
         with nullcontext() if shifted else expected:
             classifier.fit(X[:1800], Y[:1800], X_public=public)

@@ -272,8 +272,8 @@ class Learner:
                 self._needed = self._needed | part & (gain >= LEARNING.needed**2)
         self._moments = (residual / self._ratios + student) * variances
         self._less = (1 / precision + drawn) / noise * (1 / np.maximum(shrinkage, 1 / _LARGEST) - 1)
-        # a direction's share follows its shrinkage, in addition to that of the first round: the
-        # rest goes to the constant
+        # a direction's share follows its shrinkage, in addition to its first share: the rest goes
+        # to the constant
         wanted = shrinkage.mean(axis=1) + self._first
         self._shares = self._apportioned(wanted)
         self._constant = float(np.clip(wanted.sum() ** -0.5, *LEARNING.constant))
