@@ -68,7 +68,7 @@ _OPTIONAL_KINDS = {
     "variance_ratio": "f",
 }
 """The kinds of the arrays' types, by their names."""
-_UNLIKE = 1.4
+_UNLIKE = 1.3
 """The ratio of variances from which samples are unlike; in one source it was below 1.2."""
 
 
