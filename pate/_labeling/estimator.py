@@ -88,11 +88,12 @@ _READ: Any = {"accept_sparse": "csr", "dtype": np.float64, "ensure_all_finite": 
 
 @contextmanager
 def _without_values() -> Iterator[None]:
-    """Cut values, which are private, off the errors of scikit-learn."""
+    """Cut values, which are private, off the errors of scikit-learn and of labels."""
     try:
         yield
     except (ValueError, OverflowError) as error:
-        (said, *_) = re.split(r"\n|: '", str(error))
+        # such as a table, : np.str_('x') and , got values=[7.0]
+        (said, *_) = re.split(r"""\n|: [\w.(]*['"]|, got values=\[[-\d]""", str(error))
         raise ValueError(
             said.replace("contains NaN.", "contains NaN: set `unknown_labels` if labels have gaps")
         ) from None
