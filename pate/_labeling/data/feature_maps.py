@@ -249,6 +249,7 @@ def _center_and_units(values: Float32Array) -> tuple[Float32Array, FloatArray]:
 _MOST_WAVES = 600  # features, unless a number is given
 _PAIRED = 1000  # public samples, whose distances give the bandwidth
 _ALONE, _TURNS = 10, (1.0, 2.0)  # one in so many waves, and radians for a standard deviation
+_NARROWEST = 1e-5  # scaled columns and bandwidths: frequencies lie on one grid, in float32
 # columns, and entries that equal their column's median, beyond these, random features rarely win
 _WIDEST, _SPARSE = 256, 0.75
 _VECTOR = 16  # numbers of a vector of the processor, at most
@@ -326,7 +327,7 @@ class AutoFeatures(FeatureMap):
         given = np.asarray(public.select(some)).reshape(drawn.shape)
         spread = drawn.std(axis=0, dtype=np.float64)
         bends = np.array([len(np.unique(column)) > 2 for column in given.T])
-        bent = np.flatnonzero(bends & (spread > 0))
+        bent = np.flatnonzero(bends & (spread > _NARROWEST))
         alone = np.tile(bent, number // (_ALONE * max(1, len(bent))))
         turns = random.uniform(*_TURNS, len(alone)) / spread[alone]
         frequencies[:, : len(alone)] = 0
@@ -422,7 +423,7 @@ def _bandwidth(rows: Float32Array) -> float:
     half = len(rows) // 2
     distances = cdist(rows[:half], rows[half : 2 * half])
     apart = distances[distances > 0]
-    return float(np.median(apart)) if apart.size else 1.0
+    return max(float(np.median(apart)), _NARROWEST) if apart.size else 1.0
 
 
 class ChainedFeatures(FeatureMap):

@@ -33,6 +33,12 @@ def test_a_tenth_of_waves_at_most_goes_along_single_columns_that_can_bend() -> N
     assert AutoFeatures(39).fit(features).widths == (5, 39)  # fewer than ten a column
 
 
+@pytest.mark.filterwarnings("error")
+def test_samples_that_hardly_differ_have_features() -> None:
+    rows = ArrayFeatures(np.array([[0], [1e-42], [1]], dtype=np.float32))
+    assert np.isfinite(AutoFeatures().fit(rows).transform(rows)).all()
+
+
 def test_it_is_fitted_on_public_features_and_a_seed_alone(write_arrays: Write) -> None:
     changed = make_arrays()["X"].copy()
     changed[:400] *= 10
