@@ -69,22 +69,10 @@ class BriefHelp(DefaultHelpFormatter):
     def add_usage(
         self, usage: str | None, actions: Iterable[argparse.Action], *args: Any, **options: Any
     ) -> None:
-        """Add a line with the required options in place of all options."""
-        if usage is None:
-            words = [
-                f"{action.option_strings[-1]} {_letters(action)}"
-                for action in actions
-                if action.required and action.option_strings
-            ]
-            places = [_letters(action).lower() for action in actions if not action.option_strings]
-            usage = " ".join([self._prog, *places, *words, "[options]"])
-            usage = textwrap.fill(
-                usage,
-                self._width - len("usage: "),
-                subsequent_indent=" " * (len("usage: ") + len(self._prog) + 1),
-                break_on_hyphens=False,
-            )
-        super().add_usage(usage, actions, *args, **options)
+        """Add a line with the required options, and one word for all others."""
+        others = argparse.Action([], "options", nargs="?")
+        required = [action for action in actions if action.required]
+        super().add_usage(usage, [*required, others], *args, **options)
 
     def add_arguments(self, actions: Iterable[argparse.Action]) -> None:
         """Add options: the required ones first, the general ones last."""
@@ -95,18 +83,10 @@ class BriefHelp(DefaultHelpFormatter):
         )
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
-        """Wrap each paragraph by itself, and each line of one with indented lines."""
-        filled = []
-        for paragraph in re.split(r"\n\s*\n", text.strip()):
-            lines = paragraph.splitlines()
-            if not any(line.startswith(" ") for line in lines):
-                lines = [" ".join(paragraph.split())]
-            body = "\n".join(textwrap.fill(line, width, break_on_hyphens=False) for line in lines)
-            filled.append(textwrap.indent(body.replace("``", ""), indent))
-        return "\n\n".join(filled) + "\n"
-
-    def _split_lines(self, text: str, width: int) -> list[str]:
-        return textwrap.wrap(" ".join(text.split()), width, break_on_hyphens=False)
+        """Wrap each paragraph by itself, and each line that is indented."""
+        joined = re.sub(r"(?<!\n)\n(?![\n ])", " ", text.strip().replace("``", ""))
+        lines = (textwrap.fill(line, width, break_on_hyphens=False) for line in joined.split("\n"))
+        return textwrap.indent("\n".join(lines), indent) + "\n"
 
     def _expand_help(self, action: argparse.Action) -> str:
         text = super()._expand_help(action)
@@ -119,10 +99,6 @@ class BriefHelp(DefaultHelpFormatter):
         head, listed, names = text.partition(", known subclasses: ")
         # torch and Lightning may have hundreds
         return f"{head})" if len(names) > _MOST_LETTERS and listed else text
-
-
-def _letters(action: argparse.Action) -> str:
-    return str(action.metavar or action.dest.rpartition(".")[-1].upper())
 
 
 class SettingError(TypeError):

@@ -577,11 +577,7 @@ class _PlainParser(SettingsParser, LightningArgumentParser):
 
 
 class _StudentParser(CommandParser, _PlainParser):
-    """A parser that names all subcommands in its usage, even if only one was added."""
-
-    def add_subcommands(self, *args: Any, **options: Any) -> Any:
-        """Add the subcommands, as jsonargparse does."""
-        return super().add_subcommands(*args, metavar="{fit,test}", **options)
+    """The parser of `pate student fit` and `test`."""
 
 
 def read_network(command: str, args: Sequence[str]) -> tuple[Any, Json]:
