@@ -26,6 +26,7 @@ from pytorch_lightning.callbacks import (
     ProgressBar,
 )
 from pytorch_lightning.cli import LightningArgumentParser, LightningCLI
+from pytorch_lightning.loggers import CSVLogger
 from pytorch_lightning.loggers.logger import DummyLogger, Logger
 from pytorch_lightning.strategies.launchers.subprocess_script import _SubprocessScriptLauncher
 from pytorch_lightning.utilities.seed import isolate_rng
@@ -58,7 +59,7 @@ from pate._labeling.stages.student import (
 )
 from pate._networks.settings import require_logits, without_weights
 from pate._networks.student.answers import weights_of_tensors
-from pate._networks.student.training import Curves, StageBar, Student, StudentData
+from pate._networks.student.training import StageBar, Student, StudentData
 from pate._networks.teachers.executors import LocalCheckpoints, load_tensors
 
 # checkpoints: to resume from, and with the lowest loss on held-out samples
@@ -234,7 +235,9 @@ class StudentCLI(LightningCLI):
         if trainer["default_root_dir"] is None:
             kwargs["default_root_dir"] = self.folder
         if trainer["logger"] in (None, True):
-            kwargs["logger"] = Curves(self.folder) if self.subcommand == "fit" else False
+            kwargs["logger"] = self.subcommand == "fit" and CSVLogger(
+                self.folder, name="logs", flush_logs_every_n_steps=1
+            )
         if trainer["enable_model_summary"] is None:
             kwargs["enable_model_summary"] = False
         plugins = trainer["plugins"] or []
@@ -282,9 +285,9 @@ class StudentCLI(LightningCLI):
     def _train(self, model: Student, ckpt_path: str | None, **kwargs: Any) -> list[Path]:
         """Train the student and return its checkpoints."""
         start_checkpoint = self._checkpoint(_LAST) if ckpt_path is None else self._named(ckpt_path)
-        if isinstance(self.trainer.logger, Curves):
-            begun = {} if start_checkpoint is None else load_tensors(start_checkpoint, _CHECKPOINT)
-            self.trainer.logger.resume(begun.get("curves", []))
+        if start_checkpoint is not None:
+            # raises in one line where Lightning would not
+            load_tensors(start_checkpoint, _CHECKPOINT)
         with _faults_of_parts(self.run):
             self.trainer.fit(model, ckpt_path=start_checkpoint, weights_only=True, **kwargs)
         if self.trainer.is_global_zero:
@@ -512,7 +515,9 @@ def rehearse_student(run: Run, content: Json) -> None:
             # a network may log by the experiment of a logger, and write to its folder
             places = dict.fromkeys(("save_dir", "root_dir", "log_dir"), str(self.folder))
             made.loggers = [
-                each if isinstance(each, Curves) else type("Silent", (DummyLogger,), places)()
+                each
+                if each.save_dir == str(self.folder)
+                else type("Silent", (DummyLogger,), places)()
                 for each in made.loggers
             ]
             return made

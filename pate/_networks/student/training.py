@@ -1,13 +1,13 @@
 """The training of a student by Lightning.
 
 Its data are public samples with their released labels, and the test set. Its loss leaves out labels
-that were not released. One bar counts the steps of a whole stage, and checkpoints carry the curves.
+that were not released. One bar counts the steps of a whole stage.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextvars import Context
 from functools import partial
 from inspect import signature
@@ -21,8 +21,6 @@ from numpy.typing import NDArray
 from pytorch_lightning import LightningModule, Trainer
 from pytorch_lightning.callbacks import ProgressBar
 from pytorch_lightning.core.hooks import CheckpointHooks, ModelHooks
-from pytorch_lightning.loggers import CSVLogger
-from pytorch_lightning.utilities import rank_zero_only
 from pytorch_lightning.utilities.model_helpers import is_overridden
 from torch import Tensor, nn
 from torch.nn.functional import softplus
@@ -373,14 +371,6 @@ class Student(pl.LightningModule):
         self._own_step("test_step", batch, batch_idx)
         self._evaluated.append((self(features).sigmoid(), labels, mask))
 
-    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Add the curves up to the end of the epoch."""
-        logger, loss = self.trainer.logger, self.trainer.callback_metrics.get("train_loss")
-        if isinstance(logger, Curves):
-            epoch, step = self.trainer.current_epoch, self.trainer.global_step - 1
-            row = {} if loss is None else {"train_loss": float(loss), "epoch": epoch, "step": step}
-            checkpoint["curves"] = logger.rows_with(**row)
-
     def on_test_epoch_end(self) -> None:
         """Log the summary, and keep the metrics of each label in ``test_report``."""
         probabilities, labels, _ = self._gathered()
@@ -474,35 +464,3 @@ class StageBar(ProgressBar):
         """End the bar, which is full where training stopped early, too."""
         self._bar.total = self._bar.n
         self._bar.close()
-
-
-class Curves(CSVLogger):
-    """A CSVLogger with one version, whose rows are in each checkpoint: resumed training has all.
-
-    Args:
-        folder: the folder of ``logs/version_0/metrics.csv``.
-    """
-
-    def __init__(self, folder: Path) -> None:
-        super().__init__(folder, name="logs", version=0, flush_logs_every_n_steps=1)
-        self._rows: list[dict[str, Any]] = []
-
-    @rank_zero_only
-    def log_metrics(self, metrics: dict[str, Any], step: int | None = None) -> None:
-        """Write a row at once, and keep it."""
-        self._rows.append({**metrics, "step": step})
-        super().log_metrics(metrics, step)
-
-    @rank_zero_only
-    def resume(self, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Begin with the rows of a checkpoint, in place of all files."""
-        for old in Path(self.log_dir).glob("*"):
-            # Lightning would warn before it deletes old files
-            old.unlink()
-        self._rows = [dict(row) for row in rows]
-        self.experiment.metrics.extend(self._rows)
-        self.save()
-
-    def rows_with(self, **row: Any) -> list[dict[str, Any]]:
-        """Return all rows, with the row of an epoch that ends, which Lightning logs afterwards."""
-        return [*self._rows, *([row] if row and row not in self._rows else [])]

@@ -1,4 +1,4 @@
-"""`pate student` as a command: checkpoints by name, one file of curves, one bar in a terminal and
+"""`pate student` as a command: checkpoints by name, loggers by name, one bar in a terminal and
 none elsewhere."""
 
 import shlex

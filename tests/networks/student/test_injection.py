@@ -1,4 +1,4 @@
-"""A network student that is killed in the middle of a write has the curves of one that is not."""
+"""A network student that is killed in the middle of a write has the weights of one that is not."""
 
 import shutil
 from collections.abc import Iterator
@@ -37,22 +37,19 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Injector]:
         yield server
 
 
-def curves(place: Path, ended: Ended) -> tuple[str, str]:
-    """Return the curves, and the digest of the weights."""
-    student = place / "run" / "public" / "student"
-    (file,) = student.glob("logs/*/metrics.csv")
-    assert file.read_text().count("val_loss") == 1 and len(file.read_text().splitlines()) > 4
-    return file.read_text(), digest(student / "model" / "model.safetensors")
+def weights(place: Path, ended: Ended) -> str:
+    """Return the digest of the weights."""
+    return digest(place / "run" / "public" / "student" / "model" / "model.safetensors")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", ["kill", "kill, torn or done", "EIO"])
-def test_a_student_that_is_killed_has_all_rows_of_its_curves(
+def test_a_student_that_is_killed_has_the_weights_of_one_that_is_not(
     mode: str, run: Injector, tmp_path: Path
 ) -> None:
     before = tmp_path / "before"
     before.mkdir()
     labeled(before)
-    case = Case(FIT, before, tmp_path / "place", curves, lambda place: True)
+    case = Case(FIT, before, tmp_path / "place", weights, lambda place: True)
     assert try_points(run, case, [mode], most=30) == 30
     shutil.rmtree(case.place)
