@@ -257,9 +257,12 @@ class RunPlan:
     def sized_teachers(self) -> Plan | None:
         """The plan of the teachers, with their number where it follows from the target."""
         teachers, labels = self.teachers, self.labels
-        if teachers is None or labels is None:
-            return teachers
-        if teachers.start_from is None or teachers.num_teachers is not None:
+        if (
+            teachers is None
+            or labels is None
+            or teachers.start_from is None
+            or teachers.num_teachers is not None
+        ):
             return teachers
         before = [each.charge for each in self._earlier]
         size = len(self._data.load(Role.PUBLIC).ids)

@@ -359,9 +359,11 @@ class LedgerSnapshot:
         Raises ``ValueError`` if a release says nothing about that unit.
         """
         budget, whose = self.budget, self.budget_unit
-        if budget is None or whose is None:
-            return self
-        if all(unit.held_by(whose, budget.neighboring_relation) == 1 for unit in self.units):
+        if (
+            budget is None
+            or whose is None
+            or all(unit.held_by(whose, budget.neighboring_relation) == 1 for unit in self.units)
+        ):
             return self
         return replace(self, entries=tuple(self.priced(entry) for entry in self.entries))
 

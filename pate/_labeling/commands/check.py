@@ -256,15 +256,10 @@ def ledger_show(ledger: Path, *, delta: float | None = None, all: bool = False) 
     print(f"{ledger}: {len(book.entries)} release(s) of {queries} queries")
     shown = book.entries if all else book.entries[-_LAST:]
     if len(shown) < len(book.entries):
-        kinds = Counter(
-            (e.description, e.count, e.settled, e.seeded, e.realised is not None)
-            for e in book.entries
-        )
         sums, queries_of = Counter[str](), Counter[str]()
-        for (name, count, settled, seeded, less), number in kinds.items():
-            state = {"settled": settled, "seeded": seeded, "realised": less or None}
-            sums[kind := f"{name} ({describe_state(state)})"] += number
-            queries_of[kind] += count * number
+        for entry in book.entries:
+            sums[kind := f"{entry.description} ({describe_state(vars(entry))})"] += 1
+            queries_of[kind] += entry.count
         for kind, number in sums.most_common(_LAST):
             print(f"    {number} release(s) of {queries_of[kind]} queries: {kind}")
         print(f"The last {len(shown)} (--all prints all):")

@@ -132,7 +132,7 @@ class SettingError(TypeError):
         kinds = [*dict.fromkeys(_kinds(action._typehint))]
         if isinstance(value, NestedArg):
             return cls(action.dest, "a class", f", which takes these settings, got {value.key}")
-        told = [word for kind in kinds for word in _names(kind) or [_word(kind)]]
+        told = [word for kind in kinds for word in _names(kind) or [_KINDS.get(kind, _CLASS)]]
         names = [name for kind in kinds for name in _names(kind)]
         missing = next((each for each in causes if isinstance(each, ImportError)), None)
         reason = f" ({missing})" if missing is not None else ""
@@ -158,6 +158,7 @@ _KINDS: dict[Any, str] = {
     dict: "a mapping such as {a: b}",
     Path: "a path",
 }
+_CLASS = "a class, by name or import path,"
 
 
 def _kinds(hint: Any) -> Iterator[Any]:
@@ -175,10 +176,6 @@ def _names(kind: Any) -> list[str]:
     if isinstance(kind, type) and issubclass(kind, Enum):
         return [*kind.__members__]
     return [*map(str, get_args(kind))] if get_origin(kind) is Literal else []
-
-
-def _word(kind: Any) -> str:
-    return _KINDS.get(kind, "a class, by name or import path,")
 
 
 def _classes(hint: Any) -> Iterator[type]:

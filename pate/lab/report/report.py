@@ -318,19 +318,17 @@ def samples_of(findings: Findings, num_samples: int) -> list[dict[str, Any]] | N
     if _are_pictures(features):
         encoded = [base64.b64encode(_encoded(pixels)).decode() for pixels in _bytes_of(values)]
         pictures = [f"data:image/png;base64,{content}" for content in encoded]
-    samples = []
-    for row, picture in enumerate(pictures):
-        samples.append(
-            {
-                "name": str(labels.ids[row]),
-                "picture": picture,
-                "values": () if picture else _texts(features, values[row]),
-                "released": _named(labels, labels.labels[row]),
-                "answered": bool(labels.answered[row]),
-                "withheld": int((~labels.mask[row]).sum()),
-            }
-        )
-    return samples
+    return [
+        {
+            "name": str(labels.ids[row]),
+            "picture": picture,
+            "values": () if picture else _texts(features, values[row]),
+            "released": _named(labels, labels.labels[row]),
+            "answered": bool(labels.answered[row]),
+            "withheld": int((~labels.mask[row]).sum()),
+        }
+        for row, picture in enumerate(pictures)
+    ]
 
 
 def _named(labels: ReleasedLabels, answers: IntArray) -> tuple[str, ...]:
