@@ -159,6 +159,8 @@ class StageState:
         for name, kind in {"config": dict, "inputs": dict, "finished": bool, "files": dict}.items():
             value = state.get(name, {} if name == "files" else None)
             require(isinstance(value, kind), name)  # digests are private
+        files = state.get("files", {}).values()
+        require(all(isinstance(each, dict) and each.keys() >= _OF_FILE for each in files), "files")
         more = {name: state[name] for name in _MORE if name in state}
         return cls(StageInputs(state["config"], state["inputs"]), state["finished"], **more)
 
@@ -171,6 +173,8 @@ class StageState:
 
 _MORE = ("files", "release", "beside", "grouping", "begun", "untested")
 """The facts about a state that its file names where there are any."""
+_OF_FILE = {"bytes", "digest"}
+"""What is kept of each file."""
 _OF_TEACHERS = {
     "num_teachers": int | None,
     "unit": str,

@@ -238,6 +238,11 @@ def test_files_made_from_something_else_are_refused_or_put_aside(tmp_path: Path)
         (STUDENT, "[]", "no attribute 'get'"),
         (STUDENT, '{"config": {}, "inputs": "1f01"}', "(Expected inputs)"),
         (TEACHERS_FIT, "{}", "(Expected config)"),
+        (
+            TEACHERS_FIT,
+            '{"config": {}, "inputs": {}, "finished": true, "files": {"a": {"digest": "1f01"}}}',
+            "(Expected files)",
+        ),
         (TEACHERS_FIT, TAUGHT | {"max_teachers_per_group": "x"}, "wrong=['max_teachers_per_group"),
         (
             TEACHERS_FIT,
