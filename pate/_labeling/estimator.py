@@ -295,7 +295,7 @@ class PateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc, unus
         unit: Unit = "record" if groups is None else "group"
         require(
             unit == "record" or self.ledger is None or self.grouping is not None,
-            "`grouping`, the name of the groups, such as grouping='patient', with a ledger:"
+            "PateClassifier(grouping='patient'), a name of the groups, with a ledger:"
             " releases by groups of one name add up",
             grouping=self.grouping,
         )

@@ -421,7 +421,7 @@ class Exchange:
             require(fits, f"{', '.join(kinds)} and a signature", keys=[*content])
         require(
             content.get("invitation") == self.invitation.digest,
-            f"{path} for the invitation in {self.folder}",
+            f"{path} for the invitation in {self.folder}: either was changed, or is of another sum",
         )
         self._require_signed(kind, name, content, content.pop("signature"))
         return content
