@@ -660,7 +660,14 @@ def predict(
     print(f"{_number(num_samples, 'sample')}, {_labels(student)}{left_out}: {output}")
 
 
-def export(model: Path, *, format: ExportFormat, output: Path, trust: bool = False) -> None:
+def export(
+    model: Path,
+    *,
+    format: ExportFormat,
+    output: Path,
+    trust: bool = False,
+    overwrite: bool = False,
+) -> None:
     """Write an exported student as one file for torch or ONNX Runtime.
 
     It includes every step between a sample and its labels.
@@ -670,7 +677,9 @@ def export(model: Path, *, format: ExportFormat, output: Path, trust: bool = Fal
         format: onnx needs the extra of that name.
         output: the file, .pt2 for torch.export, or .onnx.
         trust: run code of other packages that the model names.
+        overwrite: replace an output that is there.
     """
+    require_new(output, overwrite=overwrite)
     student = load_student(model, trust=trust)
     find("export_program")(student, output, format=format)
     shape = ", ".join(map(str, ["N", *student.input.shape]))
@@ -691,4 +700,6 @@ predict_main = partial(
     predict,
     special=dict.fromkeys(("--trust", "--probabilities", "--overwrite"), FLAG),
 )
-export_main = partial(run_command, "export", export, special={"--trust": FLAG})
+export_main = partial(
+    run_command, "export", export, special=dict.fromkeys(("--trust", "--overwrite"), FLAG)
+)

@@ -44,10 +44,10 @@ from pate._core.accounting.statement import (
     ledger_words,
 )
 from pate._core.files.reading import Json, load_json, read_text
-from pate._core.files.writing import write_text
+from pate._core.files.writing import require_new, write_text
 from pate._core.package import __version__
 from pate._core.validation import Float32Array, IntArray, StrArray, UInt8Array, require_count
-from pate._labeling.commands.parsing import run_command
+from pate._labeling.commands.parsing import FLAG, run_command
 from pate._labeling.commands.run import describe_verdict
 from pate._labeling.data.records import Features, Role
 from pate._labeling.data.source import DataSource
@@ -584,7 +584,9 @@ def quality_charts(metrics: Json, names: Sequence[str]) -> list[Picture]:
 _SQUARE = (4.4, 3.4)
 
 
-def report(run: Path, *, output: Path | None = None, num_samples: int = 20) -> None:
+def report(
+    run: Path, *, output: Path | None = None, num_samples: int = 20, overwrite: bool = False
+) -> None:
     """Write one page of HTML on a run.
 
     It shows the privacy statement, the ledger, queries and answers, samples with their labels, the
@@ -593,18 +595,20 @@ def report(run: Path, *, output: Path | None = None, num_samples: int = 20) -> N
 
     Args:
         run: folder of the run, at any stage.
-        output: the file; None for public/report.html in the run.
+        output: the file; None for public/report.html in the run, which each report replaces.
         num_samples: number of queries shown with their labels.
+        overwrite: replace an output that is there.
 
     Raises:
-        ValueError: as `make_page` does.
+        ValueError: as `make_page` does, or if there is such a file as ``output``.
     """
     path = run / REPORT if output is None else output
+    require_new(path, overwrite=overwrite or output is None)
     write_text(path, make_page(run, num_samples=num_samples))
     print(path)
 
 
-main = partial(run_command, "report", report)
+main = partial(run_command, "report", report, special={"--overwrite": FLAG})
 
 
 def make_page(root: Path, *, num_samples: int = 20) -> str:

@@ -173,6 +173,13 @@ def test_a_statement_that_does_not_follow_is_refused(copied: Path, capsys: Captu
     assert "Expected the file of release 1, of sha256" in refused(capsys, str(copied))
 
 
+def test_a_file_of_another_place_is_not_replaced_unasked(copied: Path, capsys: Captured) -> None:
+    (at := copied / "mine.html").write_text("mine")
+    error = refused(capsys, str(copied), "--output", str(at))
+    assert "not there yet, or --overwrite" in error and at.read_text() == "mine"
+    assert report(copied, "--output", str(at), "--overwrite", at=at) != "mine"
+
+
 def test_a_missing_ledger_stops_it(copied: Path, capsys: Captured) -> None:
     """Releases since would not be counted."""
     (copied / "ledger.sqlite").unlink()

@@ -68,6 +68,8 @@ def test_a_folder_of_pictures(
     again = ["predict", str(model), str(folder), "--probabilities=true"]
     assert cli.main(again) == 2 and read(tmp_path / "predictions.csv") == (head, rows)
     assert "or --overwrite, got output='predictions.csv'" in capsys.readouterr().err
+    assert cli.main(["export", str(model), "--format=onnx", "--output=predictions.csv"]) == 2
+    assert "or --overwrite, got output='predictions.csv'" in capsys.readouterr().err
     assert cli.main([*again, "--overwrite"]) == 0
     found = np.array(list(read(tmp_path / "predictions.csv")[1].values()))
     assert np.abs(found - student.predict_proba(paths)).max() < 2e-6
