@@ -226,7 +226,7 @@ _OPTIONS: Mapping[str, Mapping[str, Any]] = {
         "help": "the folder, or the name of a shipped recipe, such as faces",
     },
     "--run": {"type": Path, "help": "folder of the run; by default runs/ and the recipe's name"},
-    "--overwrite": {**FLAG, "help": "redo stages with changed settings"},
+    "--overwrite": {**FLAG, "help": "redo stages with changed settings. New labels cost again."},
     "--ledger": {
         "type": Path,
         "help": "ledger of the private data, in place of the default next to them",

@@ -290,10 +290,16 @@ class Run:
             return True
         changes = self.input_changes(stage, inputs)
         if changes and not self.overwrite:
+            more = f"; {len(changes) - 4} more" if len(changes) > 4 else ""
+            ways = (
+                "Do it again with `overwrite`, which costs no privacy"
+                if stage is STUDENT
+                else "Choose another run folder with `run`, or do it again with `overwrite`: new"
+                " labels cost again"
+            )
             raise StageChangedError(
                 f"Expected the settings that `pate {stage.name}` of {self.root} was begun with,"
-                f" got {'; '.join(changes)}. Choose another run folder with `run`, or do it again"
-                " with `overwrite`"
+                f" got {'; '.join(changes[:4])}{more}. {ways}"
             )
         if changes or not state.finished:
             return True

@@ -40,7 +40,8 @@ def test_labels_come_with_their_statement(place: Path) -> None:
     assert (again.labels == released.labels).all() and again.release == released.release == 1
     with pytest.raises(
         ValueError,
-        match=r"that `pate label` of runs/mine was begun with, got .*sigma_votes=3.0 \(was 2.0",
+        match=r"that `pate label` of runs/mine was begun with, got .*sigma_votes=3.0 \(was 2.0\).*"
+        "new labels cost again$",
     ):
         pate.label(votes, settings(3.0), run="runs/mine")
     assert pate.label(votes, settings(3.0), run="runs/mine", overwrite=True).release == 2

@@ -148,7 +148,8 @@ def test_settings_of_a_student(name: str, begun: Path, capsys: pytest.CaptureFix
         f"--config={begun}/public/student_fit.yaml",
         f"--{name}={STUDENTS[name]}",
     ]
-    assert f"got {name}" in refused(words, begun, capsys)
+    error = refused(words, begun, capsys)
+    assert f"got {name}" in error and error.endswith("--overwrite, which costs no privacy")
     part, _, setting = name.partition(".")
     if part == "data":
         value = json.loads(STUDENTS[name])
