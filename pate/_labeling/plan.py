@@ -19,7 +19,8 @@ import numpy as np
 
 from pate._core.accounting.charges import Charge, account, for_group_size
 from pate._core.accounting.cost import explain_epsilon, format_epsilon, format_exact
-from pate._core.accounting.history import PrivacyUnit
+from pate._core.accounting.history import LedgerSnapshot, PrivacyUnit
+from pate._core.accounting.ledger import read_ledger
 from pate._core.files.reading import Json
 from pate._core.files.writing import locked, require_place
 from pate._core.settings import encode_fields
@@ -117,18 +118,21 @@ class PlannedRelease:
         settings, (_, count) = self.settings, self.charge
         of_unit = for_group_size([self.charge], settings.max_teachers_per_unit)
         epsilon = account(of_unit, settings.relation).get_epsilon(delta=settings.delta)
-        price = (
-            f"    epsilon = {format_epsilon(epsilon)} at delta = {format_exact(settings.delta)},"
-            f" {settings.relation.name}"
-        )
         mechanism = settings.mechanism
         noise = ", ".join(
             f"{name} = {getattr(mechanism, name):.6g}" for name in mechanism.noise_parameters
         )
         head = f"Labels of {count} public samples by {type(mechanism).__name__}"
         head += f" with {noise}:" if noise else ":"
-        lines = (head, price, explain_epsilon(epsilon))
+        lines = (head, _price(epsilon, settings), explain_epsilon(epsilon))
         return "\n".join(line for line in lines if line is not None)
+
+
+def _price(epsilon: float, settings: LabelSettings) -> str:
+    return (
+        f"    epsilon = {format_epsilon(epsilon)} at delta = {format_exact(settings.delta)},"
+        f" {settings.relation.name}"
+    )
 
 
 @dataclass(frozen=True)
@@ -407,7 +411,22 @@ class RunPlan:
             self._fit(dry_run=True)
         for each in self.releases:
             print(each.describe())
+        self._say_total()
         self._say_forecast(print, around=True)
+
+    def _say_total(self) -> None:
+        """Print the epsilon of all releases of the data, with those that the ledger holds."""
+        path, settings = self.run.ledger_path, self.complete_labels
+        book = read_ledger(path) if path.exists() else LedgerSnapshot()
+        unpaid = [each.charge for each in self.releases if not each.is_paid]
+        total = book.total_for(self._unit(), settings.relation)
+        if not unpaid or total is None or len(unpaid) + len(book.entries) == 1:
+            return
+        most = max(book.max_teachers_per_unit, settings.max_teachers_per_unit)
+        charges = [*total[1].charges(most), *for_group_size(unpaid, most)]
+        epsilon = account(charges, settings.relation).get_epsilon(delta=settings.delta)
+        print(f"All releases of these data, {len(book.entries)} earlier ones among them:")
+        print(_price(epsilon, settings))
 
     def execute(self, say: Callable[[str], object] = lambda line: None) -> StatedLabels:
         """Check and rehearse the plan, do all its stages that are not finished, and return labels.

@@ -577,6 +577,10 @@ def _add_features(draft: Draft, shown: Columns, rest: Sequence[str], listed: boo
             left[name] = f"{two or 'too many different words'}, such as {values[0]!r}"
     kept = [name for name in rest if name not in left]
     require(kept, f"a column of numbers, dates, few words or sentences in {shown.path}", left=left)
+    if not listed:
+        draft.remarks.append(
+            f"Features: {', '.join(kept[:_MOST_SHOWN])}{', ...' * (len(kept) > _MOST_SHOWN)}."
+        )
     draft.add("columns", kept, "The features; all of the file without the ones that are left out")
     counts_of = ", ".join(f"{name} {count}" for name, count in levels.items())
     draft.add(

@@ -249,6 +249,7 @@ def test_all_that_is_not_declared_is_asked_at_once(
     status, out, err = init(tmp_path, capsys, head, rows, *given)
     assert status == 0, err
     assert "Left out: row (counts the rows: --features row takes it)." in out
+    assert "Features: crp, since, insurance." in out
     said = " ".join(out.split())
     assert "likely signs of a missing value: -9999. Right?" in said
     assert "Column `since`: " in said and "days or months first. Right?" in said

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from pate import LabelSettings, Partial, VoteShape, cli
+from pate._core.accounting.charges import account
 from pate._core.accounting.cost import format_epsilon
 from pate._core.validation import MOST_VOTERS
 from pate._labeling.release.label_settings import resolve_settings
@@ -198,5 +199,11 @@ def test_what_private_records_hold_is_told_to_their_owner_alone(
     assert "no private record has c: nothing can be learned" in told
     words[3] = str(tmp_path / "other")
     assert cli.main([*words, "--dry_run", "--owner"]) == 0
-    assert "PRIVATE: no private record has c" in capsys.readouterr().err
+    said = capsys.readouterr()
+    assert "PRIVATE: no private record has c" in said.err
+    # the price of one more, with what the ledger holds
+    charges = read_ledger(tmp_path / "data.ledger.sqlite").charges(1)
+    both = account([*charges, *charges], NeighboringRelation.REPLACE_RECORD).get_epsilon(delta=1e-3)
+    head = "All releases of these data, 1 earlier ones among them:\n"
+    assert said.out.partition(head)[2].startswith(f"    epsilon = {format_epsilon(both)} at")
     assert (root / "private" / "notes.txt").read_text() == told
