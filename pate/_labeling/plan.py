@@ -419,14 +419,13 @@ class RunPlan:
         path, settings = self.run.ledger_path, self.complete_labels
         book = read_ledger(path) if path.exists() else LedgerSnapshot()
         unpaid = [each.charge for each in self.releases if not each.is_paid]
-        total = book.total_for(self._unit(), settings.relation)
-        if not unpaid or total is None or len(unpaid) + len(book.entries) == 1:
-            return
-        most = max(book.max_teachers_per_unit, settings.max_teachers_per_unit)
-        charges = [*total[1].charges(most), *for_group_size(unpaid, most)]
-        epsilon = account(charges, settings.relation).get_epsilon(delta=settings.delta)
-        print(f"All releases of these data, {len(book.entries)} earlier ones among them:")
-        print(_price(epsilon, settings))
+        priced = book.for_unit(self._unit(), settings.relation)
+        if unpaid and priced is not None and len(unpaid) + len(book.entries) > 1:
+            most = max(book.max_teachers_per_unit, settings.max_teachers_per_unit)
+            charges = [*priced.charges(most), *for_group_size(unpaid, most)]
+            epsilon = account(charges, settings.relation).get_epsilon(delta=settings.delta)
+            print(f"All releases of these data, with {len(book.entries)} of the ledger:")
+            print(_price(epsilon, settings))
 
     def execute(self, say: Callable[[str], object] = lambda line: None) -> StatedLabels:
         """Check and rehearse the plan, do all its stages that are not finished, and return labels.

@@ -204,6 +204,6 @@ def test_what_private_records_hold_is_told_to_their_owner_alone(
     # the price of one more, with what the ledger holds
     charges = read_ledger(tmp_path / "data.ledger.sqlite").charges(1)
     both = account([*charges, *charges], NeighboringRelation.REPLACE_RECORD).get_epsilon(delta=1e-3)
-    head = "All releases of these data, 1 earlier ones among them:\n"
+    head = "All releases of these data, with 1 of the ledger:\n"
     assert said.out.partition(head)[2].startswith(f"    epsilon = {format_epsilon(both)} at")
     assert (root / "private" / "notes.txt").read_text() == told
