@@ -228,7 +228,7 @@ def _print_question(question: UndeclaredError, words: Sequence[str], declared: D
         print(f"PRIVATE: {line}")
     said, options = " ".join(question.options), list[str]()
     for name, value in vars(declared).items():
-        if value not in (None, False) and f"--{name} " not in said:
+        if value is not None and value is not False and f"--{name} " not in said:
             options += [f"--{name}"] if value is True else [f"--{name}", str(value)]
     print("Then, for example:", shlex.join(["pate", *words, *options]), *question.options)
 
