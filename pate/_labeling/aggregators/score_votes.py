@@ -59,7 +59,7 @@ class Learning:
         common_level: the mean level from which on ballots are shorter if they begin at one half.
             Then they have one norm, no clip is sought, and the number of voters barely matters.
         significant: deviations until a model is rarely worse than a constant.
-        needed: deviations until labels seem to need parts after the first.
+        needed: deviations until labels seem to need a part after the first.
         thin: public samples that have a label, or lack it, below which the variance of a student's
             answers, over the number of samples, counts as noise `untold` times.
         least_penalty: of the student's slopes, in units of the curvature of its loss.
