@@ -443,6 +443,25 @@ def test_more_budget_asks_narrower_directions() -> None:
     assert (np.diff(shares, axis=1) <= 0).all(), "the widest most"
 
 
+def test_a_release_asks_as_its_budget_tells() -> None:
+    voters = voters_of(300, np.random.default_rng(1))
+    narrowest = []
+    for multiplier in (30.0, 3.0):
+        rounds = score_votes.released(make(multiplier), voters, 1, np.random.default_rng(0))
+        asked = next(each.question.shares for each in rounds if each.question.shares.any())
+        narrowest.append(asked[-1])
+    assert narrowest[0] < 0.001 < 0.03 < narrowest[1]
+
+
+def test_deviations_of_logits_have_a_half_cauchy_prior() -> None:
+    """All that is left under endless noise: its mean variance, on the grid of variances."""
+    noise, variances = 1e12, np.array(score_votes.LEARNING.prior_logits)
+    shrinkage, *_ = score_votes._shrinkage(np.zeros((3, 2)), np.full((3, 2), noise), np.ones(2))
+    ratios = np.append(variances[1], variances[1:]) / 1.5  # none is as likely as the least
+    weights = np.sqrt(ratios) / (1 + ratios)  # half-Cauchy, by the logarithm
+    assert shrinkage * noise == pytest.approx(weights @ variances / weights.sum(), rel=1e-3)
+
+
 @pytest.mark.parametrize("straight", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_parts_are_asked_together_and_the_student_reads_both(straight: bool) -> None:
     votes = in_parts(4000, (6, 3), straight=straight)
