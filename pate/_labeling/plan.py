@@ -424,8 +424,11 @@ class RunPlan:
             most = max(book.max_teachers_per_unit, settings.max_teachers_per_unit)
             charges = [*priced.charges(most), *for_group_size(unpaid, most)]
             epsilon = account(charges, settings.relation).get_epsilon(delta=settings.delta)
-            print(f"All releases of these data, with {len(book.entries)} of the ledger:")
-            print(_price(epsilon, settings))
+            print(
+                f"All releases of these data, with {len(book.entries)} of the ledger:",
+                _price(epsilon, settings),
+                sep="\n",
+            )
 
     def execute(self, say: Callable[[str], object] = lambda line: None) -> StatedLabels:
         """Check and rehearse the plan, do all its stages that are not finished, and return labels.

@@ -306,7 +306,11 @@ def _values(items: Items, keys: Sequence[Key]) -> list[list[Any]]:
     if rest:
         parts = [[_part(items[row], key) for key in rest] for row in range(len(items))]
         values |= {key: [part[place] for part in parts] for place, key in enumerate(rest)}
-    return [[_plain(value) for value in values[key]] for key in keys]
+    # numbers of torch or numpy as Python ones: an id is `3`, not `tensor(3)`
+    return [
+        [value.tolist() if hasattr(value, "tolist") else value for value in values[key]]
+        for key in keys
+    ]
 
 
 def _part(item: Any, key: Key) -> Any:
@@ -321,11 +325,6 @@ def _part(item: Any, key: Key) -> Any:
             else item
         )
         raise ValueError(f"Expected {key!r} in each item, got {str(parts)[:80]}") from None
-
-
-def _plain(value: Any) -> Any:
-    """Return numbers of torch or numpy as Python ones: an id is ``3``, not ``tensor(3)``."""
-    return value.tolist() if hasattr(value, "tolist") else value
 
 
 def load_weights(network: nn.Module, file: Path) -> None:

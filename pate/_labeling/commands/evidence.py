@@ -321,7 +321,11 @@ def _ask(
         kind = "names of picture files"
         if content != "file":
             kind = f"ids, one for each record, {GIVE_IDS}"
-        ask(f"a column `{identity}` of {kind}, or --id COLUMN", _names_each, "--id COLUMN")
+        ask(
+            f"a column `{identity}` of {kind}, or --id COLUMN",
+            lambda values: "" not in values and len({*values}) == len(values),
+            "--id COLUMN",
+        )
     if content == "text" and "text" not in {*table.values, *declared.names(content)}:
         ask("a column `text`, or --features COLUMN of texts", _is_text, "--features COLUMN")
     if group is None and declared.group_pattern is None and not declared.no_group:
@@ -366,10 +370,6 @@ def _levels(values: Sequence[str]) -> Counter[str]:
 
 def _lists(values: Sequence[str]) -> bool:
     return any(re.search(_LISTS, value) for value in values)
-
-
-def _names_each(values: Sequence[str]) -> bool:
-    return "" not in values and len({*values}) == len(values)
 
 
 def _is_text(values: Sequence[str]) -> bool:

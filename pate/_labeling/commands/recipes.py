@@ -367,7 +367,11 @@ def _data_file(kind: str, data: Path | None, draft: Draft) -> str:
     place = _KINDS[kind].place if data is None else str(data if named else data.absolute())
     for name, value in draft.settings.items():
         text = _with_setting(text, name, value, draft.reasons[name])
-    return text.replace("DATA", _quoted(place))
+    # as YAML reads it, in quotes if it needs them
+    return text.replace(
+        "DATA",
+        place if re.fullmatch(r"[\w/.-]+", place) else json.dumps(place, ensure_ascii=False),
+    )
 
 
 def _with_setting(text: str, name: str, value: object, reason: str) -> str:
@@ -379,11 +383,6 @@ def _with_setting(text: str, name: str, value: object, reason: str) -> str:
     before, after = parts
     comment = textwrap.indent(textwrap.fill(f"{reason}.", 94, break_long_words=False), "    # ")
     return f"{before}{comment}\n{written}{after}"
-
-
-def _quoted(text: str) -> str:
-    """Return a path as YAML reads it, in quotes if it needs them."""
-    return text if re.fullmatch(r"[\w/.-]+", text) else json.dumps(text, ensure_ascii=False)
 
 
 def declared_options(*without: str) -> dict[str, Any]:

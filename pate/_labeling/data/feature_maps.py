@@ -329,9 +329,10 @@ class AutoFeatures(FeatureMap):
         bends = np.array([len(np.unique(column)) > 2 for column in given.T])
         bent = np.flatnonzero(bends & (spread > _NARROWEST))
         alone = np.tile(bent, number // (_ALONE * max(1, len(bent))))
-        turns = random.uniform(*_TURNS, len(alone)) / spread[alone]
         frequencies[:, : len(alone)] = 0
-        frequencies[alone, np.arange(len(alone))] = turns
+        frequencies[alone, np.arange(len(alone))] = (
+            random.uniform(*_TURNS, len(alone)) / spread[alone]
+        )
         self._frequencies = frequencies.astype(np.float32)
         self._phases = random.uniform(0, 2 * np.pi, number)
         scaled = self._scaling.transform(public).reshape(-1, width)

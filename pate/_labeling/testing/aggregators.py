@@ -363,7 +363,10 @@ class AggregatorContract(Contract):
 
     def test_one_seed_gives_one_release(self) -> None:
         """Equal seeds give equal releases, and different seeds different ones."""
-        first, again, other = (_plain(self._release(200, seed=seed)) for seed in (5, 5, 6))
+        first, again, other = (
+            [part.tolist() if isinstance(part, np.ndarray) else part for part in release]
+            for release in (self._release(200, seed=seed) for seed in (5, 5, 6))
+        )
         assert first == again and first != other
 
     def test_no_queries_no_labels(self) -> None:
@@ -559,10 +562,6 @@ class AggregatorContract(Contract):
             if least < CLEARLY_DIFFERENT:
                 break
         return least
-
-
-def _plain(release: Release) -> list[Any]:
-    return [part.tolist() if isinstance(part, np.ndarray) else part for part in release]
 
 
 def _parts(event: Event) -> Counter[Event]:

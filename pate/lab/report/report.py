@@ -46,7 +46,7 @@ from pate._core.accounting.statement import (
 from pate._core.files.reading import Json, load_json, read_text
 from pate._core.files.writing import require_new, write_text
 from pate._core.package import __version__
-from pate._core.validation import Float32Array, IntArray, StrArray, UInt8Array, require_count
+from pate._core.validation import Float32Array, StrArray, UInt8Array, require_count
 from pate._labeling.commands.parsing import FLAG, run_command
 from pate._labeling.commands.run import describe_verdict
 from pate._labeling.data.records import Features, Role
@@ -315,7 +315,12 @@ def samples_of(findings: Findings, num_samples: int) -> list[dict[str, Any]] | N
     labels, features = released.labels, released.features
     rows = np.arange(min(num_samples, len(labels.ids)))
     values, pictures = features[rows], [""] * len(rows)
-    if _are_pictures(features):
+    # of the shape ``[N, 1 or 3, height, width]``
+    if (
+        len(features.shape) == 4
+        and features.shape[1] in (1, 3)
+        and min(features.shape[2:]) >= _SMALLEST_SIDE
+    ):
         encoded = [base64.b64encode(_encoded(pixels)).decode() for pixels in _bytes_of(values)]
         pictures = [f"data:image/png;base64,{content}" for content in encoded]
     return [
@@ -323,29 +328,12 @@ def samples_of(findings: Findings, num_samples: int) -> list[dict[str, Any]] | N
             "name": str(labels.ids[row]),
             "picture": picture,
             "values": () if picture else _texts(features, values[row]),
-            "released": _named(labels, labels.labels[row]),
+            "released": tuple(np.array(labels.label_names)[labels.labels[row] > 0].tolist()),
             "answered": bool(labels.answered[row]),
             "withheld": int((~labels.mask[row]).sum()),
         }
         for row, picture in enumerate(pictures)
     ]
-
-
-def _named(labels: ReleasedLabels, answers: IntArray) -> tuple[str, ...]:
-    return tuple(
-        name
-        for name, positive in zip(labels.label_names, answers.tolist(), strict=True)
-        if positive
-    )
-
-
-def _are_pictures(features: Features) -> bool:
-    """Whether features have the shape ``[N, 1 or 3, height, width]``."""
-    return (
-        len(features.shape) == 4
-        and features.shape[1] in (1, 3)
-        and min(features.shape[2:]) >= _SMALLEST_SIDE
-    )
 
 
 def _bytes_of(values: Float32Array) -> UInt8Array:

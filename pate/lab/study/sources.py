@@ -186,14 +186,11 @@ def counts_of(place: Path | CountsFile) -> Source:
 
 def shape_of(shape: Steps | Zipf, k: int) -> Source:
     """Return the histogram of a given shape for a k."""
-    votes, words = Votes.from_counts(shape.counts(k)[None], _MANY), _words(shape)
-    name = f"{type(shape).__name__.lower()} ({words})"
-    return Source(name, digest(name, str(k)), votes, histogram=True)
-
-
-def _words(settings: Steps | Zipf) -> str:
-    return ", ".join(
-        f"{field.name} {getattr(settings, field.name)}"
-        for field in fields(settings)
-        if getattr(settings, field.name) != field.default
+    words = ", ".join(
+        f"{field.name} {getattr(shape, field.name)}"
+        for field in fields(shape)
+        if getattr(shape, field.name) != field.default
     )
+    name = f"{type(shape).__name__.lower()} ({words})"
+    votes = Votes.from_counts(shape.counts(k)[None], _MANY)
+    return Source(name, digest(name, str(k)), votes, histogram=True)
